@@ -25,6 +25,7 @@ pub fn run(mut open: impl FnMut() -> Arc<dyn Engine>, seed: u64) {
     bounds_are_respected(&*open());
     a_restarted_scan_is_as_a_new_one(&*open(), seed);
     large_values_survive_a_flush(&*open());
+    a_durable_value_is_that_of_the_last_flush(&*open());
     readers_never_see_half_a_batch(&open());
     cuts_divide_fairly(&*open());
     the_hook_has_run_when_rows_are_durable(&open());
@@ -78,6 +79,18 @@ fn a_written_value_is_read(engine: &dyn Engine) {
     engine.flush().expect("a flush succeeds");
     engine.flush().expect("a flush of nothing succeeds");
     assert_eq!(get(engine, Space::Rows, b"a").as_deref(), Some(&b""[..]));
+}
+
+fn a_durable_value_is_that_of_the_last_flush(engine: &dyn Engine) {
+    let durable = || engine.get_durable(Space::Meta, b"d").expect("the read succeeds");
+    put(engine, Space::Meta, b"d", b"1");
+    assert_eq!(durable(), None);
+    engine.flush().expect("a flush succeeds");
+    assert_eq!(durable().as_deref(), Some(&b"1"[..]));
+    put(engine, Space::Meta, b"d", b"2");
+    assert_eq!(durable().as_deref(), Some(&b"1"[..]));
+    engine.flush().expect("a flush succeeds");
+    assert_eq!(durable().as_deref(), Some(&b"2"[..]));
 }
 
 fn many_are_read_as_one_after_the_other(engine: &dyn Engine) {

@@ -6,6 +6,15 @@ use bytes::Bytes;
 
 use crate::{Batch, Direction, EngineError, EngineStats, Pair, PreFlushHook, RowRewriter, ScanRange, Space};
 
+/// Whether deleted keys may be written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeletedKeys {
+    /// Files that have only keys of the range are deleted, whatever is in them.
+    NeverWrittenAgain,
+    /// Files are merged with the deletion.
+    MayBeWrittenAgain,
+}
+
 /// A sorted map from keys to values in a few separate [`Space`]s.
 ///
 /// Keys are ordered by their bytes. All methods may be called from any number of threads at once.
@@ -17,6 +26,12 @@ pub trait Engine: Send + Sync {
     /// some moment of the call. Cheaper than single lookups, most of all when the keys ascend.
     fn get_many(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, EngineError> {
         keys.iter().map(|key| self.get(space, key)).collect()
+    }
+
+    /// The value that `key` would have after a power loss now, as far as the engine knows: `None` also if it does not know.
+    /// Values of one batch become durable together. One point lookup.
+    fn get_durable(&self, _space: Space, _key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        Ok(None)
     }
 
     /// One consistent view of all spaces: every batch written so far, nothing written later.
@@ -64,6 +79,9 @@ pub trait Engine: Send + Sync {
 
     /// Ends running calls of [`Engine::compact`] soon, and lets later ones do nothing: before the engine is closed.
     fn cancel_compactions(&self) {}
+    /// Gives the disk space of the keys from `start` up to `end`, which were deleted before this call, back in the
+    /// background, sooner than merging would: once no snapshot is left that sees them. An engine without files ignores it.
+    fn reclaim(&self, _space: Space, _start: &[u8], _end: &[u8], _keys: DeletedKeys) {}
 
     /// Sets the size of the cache for blocks read from disk, in bytes. An engine without such a cache ignores it.
     fn set_cache_bytes(&self, _bytes: usize) {}

@@ -30,7 +30,7 @@ mod stats;
 mod write_buffer;
 
 pub use batch::{Batch, Change, Space};
-pub use contract::{Engine, Scan, Snapshot};
+pub use contract::{DeletedKeys, Engine, Scan, Snapshot};
 pub use error::EngineError;
 pub use pre_flush::PreFlushHook;
 pub use prefetch::prefetch;

@@ -43,7 +43,7 @@ mod rocks {
     use parking_lot::Mutex;
     use rekindle_engine::rocks::{EngineOptions, RocksEngine};
     use rekindle_engine::{
-        Batch, BufferedEngine, Direction, Engine, EngineError, Occasion, RowRewriter, Space,
+        Batch, BufferedEngine, DeletedKeys, Direction, Engine, EngineError, Occasion, RowRewriter, Space,
     };
 
     use super::*;
@@ -189,6 +189,36 @@ mod rocks {
         drop(engine);
         let engine = open(&dir.path().join("alive"));
         assert_eq!(engine.get(Space::Rows, b"b").unwrap().unwrap(), "1");
+    }
+
+    #[test]
+    fn a_dropped_range_leaves_the_disk_once_no_snapshot_sees_it() {
+        const BYTES: u64 = 4 << 20;
+        for keys in [DeletedKeys::NeverWrittenAgain, DeletedKeys::MayBeWrittenAgain] {
+            let dir = tempfile::tempdir().unwrap();
+            let engine = open(dir.path());
+            for number in 0..BYTES / 1024 {
+                put(&engine, format!("a{number:08}").as_bytes(), &[7; 1024]);
+            }
+            put(&engine, b"a large one", &vec![1; 1 << 20]);
+            put(&engine, b"b", b"1");
+            engine.flush().unwrap();
+            let snapshot = engine.snapshot().unwrap();
+            let mut batch = Batch::new();
+            batch.delete_range(Space::Rows, b"a", b"b");
+            engine.write(batch).unwrap();
+            engine.reclaim(Space::Rows, b"a", b"b", keys);
+            assert!(engine.get(Space::Rows, b"a00000001").unwrap().is_none());
+            assert_eq!(snapshot.get(Space::Rows, b"a00000001").unwrap().unwrap().len(), 1024);
+            assert!(engine.stats().disk_bytes() > BYTES);
+            drop(snapshot);
+            let deadline = std::time::Instant::now() + Duration::from_secs(60);
+            while engine.stats().disk_bytes() > BYTES / 16 {
+                assert!(std::time::Instant::now() < deadline, "{} bytes", engine.stats().disk_bytes());
+                std::thread::yield_now();
+            }
+            assert_eq!(engine.get(Space::Rows, b"b").unwrap().unwrap(), "1");
+        }
     }
 
     #[test]

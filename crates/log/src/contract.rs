@@ -134,6 +134,12 @@ pub trait Applier: Send + Sync {
     /// The position that the engine would have for `group` after a restart without a crash.
     fn applied(&self, group: GroupId) -> Lsn;
 
+    /// The position that the engine would have for each of `groups` after a power loss now; zero if it does not know.
+    /// Called on a separate thread while `apply` continues.
+    fn durable(&self, groups: &[GroupId]) -> Vec<Lsn> {
+        vec![Lsn::default(); groups.len()]
+    }
+
     /// Called once, when the log is opened and before anything is applied. Before rows become durable, in
     /// [`Applier::flush`] or whenever the engine decides so, a call of [`LogSync::sync`] must have succeeded that began
     /// after the last of these rows was applied. An engine that keeps nothing across a power loss may ignore this.

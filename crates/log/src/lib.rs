@@ -25,6 +25,7 @@ pub mod recovery;
 mod batch_window;
 mod contract;
 mod driver;
+mod entry_compression;
 mod error;
 mod group;
 mod group_commit;
@@ -46,6 +47,7 @@ mod tail;
 pub use contract::{
     Applier, Done, Entry, GroupObserver, Log, LogBaseDone, Message, Noop, Stall, StallCause, Transport,
 };
+pub use entry_compression::{EntryCompression, decompress as decompress_entry};
 pub use error::{ApplyError, Interruption, LogError, ProposeError, Refusal};
 pub use log_base::LogBase;
 pub use log_sync::LogSync;

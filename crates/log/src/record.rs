@@ -24,6 +24,7 @@ const KIND_MARK: u8 = 7;
 const KIND_MEMBER: u8 = 8;
 const KIND_ROWS: u8 = 9;
 const KIND_REMOVED: u8 = 10;
+const KIND_COMPRESSED_ENTRY: u8 = 11;
 
 /// The kind of an entry, and how durable it must be before it is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +78,15 @@ pub enum Record<P> {
         kind: EntryKind,
         /// The proposed bytes.
         payload: P,
+    },
+    /// An entry whose payload is compressed; otherwise as [`Record::Entry`].
+    CompressedEntry {
+        group: GroupId,
+        index: u64,
+        term: u64,
+        kind: EntryKind,
+        /// The frame of zstd that holds the proposed bytes, without its magic number.
+        frame: P,
     },
     /// The group's term and vote.
     Vote {
@@ -166,6 +176,9 @@ pub(crate) fn encode<P: AsRef<[u8]>>(record: &Record<P>, salt: u32, out: &mut Ve
         Record::Entry { group, index, term, kind, payload } => {
             (KIND_ENTRY, kind.flags(), group.0, *index, *term, payload.as_ref())
         }
+        Record::CompressedEntry { group, index, term, kind, frame } => {
+            (KIND_COMPRESSED_ENTRY, kind.flags(), group.0, *index, *term, frame.as_ref())
+        }
         Record::Vote { group, term, vote, commit } => {
             words = vote.to_le_bytes();
             (KIND_VOTE, 0, group.0, *commit, *term, &words)
@@ -246,13 +259,17 @@ fn decode_header(bytes: &[u8]) -> Option<Header> {
 fn decode_kind<'a>(header: &Header, payload: &'a [u8]) -> Option<Record<&'a [u8]>> {
     let group = GroupId(header.group);
     let (index, term) = (header.index, header.term);
-    if header.kind != KIND_ENTRY && header.flags != 0 {
+    if !matches!(header.kind, KIND_ENTRY | KIND_COMPRESSED_ENTRY) && header.flags != 0 {
         return None;
     }
     match header.kind {
         KIND_ENTRY => {
             let kind = EntryKind::from_flags(header.flags)?;
             Some(Record::Entry { group, index, term, kind, payload })
+        }
+        KIND_COMPRESSED_ENTRY => {
+            let kind = EntryKind::from_flags(header.flags)?;
+            Some(Record::CompressedEntry { group, index, term, kind, frame: payload })
         }
         KIND_VOTE => {
             let vote = only_word(payload)?;
@@ -293,6 +310,13 @@ impl<P: AsRef<[u8]>> Record<P> {
                 term: *term,
                 kind: *kind,
                 payload: payload.as_ref().to_vec(),
+            },
+            Record::CompressedEntry { group, index, term, kind, frame } => Record::CompressedEntry {
+                group: *group,
+                index: *index,
+                term: *term,
+                kind: *kind,
+                frame: frame.as_ref().to_vec(),
             },
             Record::Vote { group, term, vote, commit } => {
                 Record::Vote { group: *group, term: *term, vote: *vote, commit: *commit }
@@ -336,6 +360,7 @@ mod tests {
         vec![
             Record::Entry { group, index: 9, term: 2, kind, payload: b"entry".to_vec() },
             election,
+            Record::CompressedEntry { group, index: 12, term: 2, kind, frame: b"frame".to_vec() },
             Record::Vote { group, term: 3, vote: 4, commit: 5 },
             Record::Entry { group, index: 11, term: 2, kind: EntryKind::Members, payload: vec![1; 9] },
             Record::Member { group, peer: 4, members: some_members() },

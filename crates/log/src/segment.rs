@@ -6,7 +6,7 @@ use crate::record;
 
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
 /// The format this program writes, and the newest it reads.
-pub(crate) const FORMAT_VERSION: u16 = 2;
+pub(crate) const FORMAT_VERSION: u16 = 3;
 
 const MAGIC: &[u8; 8] = b"RKNDLLOG";
 const SUFFIX: &str = ".segment";
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     const HEADER: SegmentHeader = SegmentHeader {
-        version: 2,
+        version: FORMAT_VERSION,
         salt: 1,
         number: 2,
         log_id: 3,
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn a_later_version_is_told_from_damage() {
         let mut bytes = HEADER.encode();
-        bytes[8] = 3;
+        bytes[8] = FORMAT_VERSION as u8 + 1;
         let crc = crc32c::crc32c(&bytes[..60]).to_le_bytes();
         bytes[60..].copy_from_slice(&crc);
-        assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderError::Version { found: 3 }));
+        assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderError::Version { found: FORMAT_VERSION + 1 }));
     }
 
     #[test]

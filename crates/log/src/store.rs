@@ -110,6 +110,10 @@ pub trait Store: Send {
     /// Starts a new segment if the last one is full. Only between batches.
     fn make_room(&mut self) -> Result<(), StoreError>;
 
+    /// Starts a new segment if the last one holds a fair part of what it may, so that it can be deleted. Only between
+    /// batches.
+    fn end_segment(&mut self) -> Result<(), StoreError>;
+
     /// Adds a record to the batch. An entry must follow the group's last, or replace one.
     fn push(&mut self, record: &Record<&[u8]>);
 
@@ -143,6 +147,10 @@ pub trait Store: Send {
         flushed: &BTreeMap<GroupId, u64>,
         closing: &BTreeSet<GroupId>,
     ) -> Result<Vec<Compacted>, StoreError>;
+
+    /// The bytes of the first segment with an entry after the position in `flushed` of its group, and of all later ones;
+    /// zero if there is none. Otherwise as [`Store::delete_flushed`].
+    fn unflushed_bytes(&self, flushed: &BTreeMap<GroupId, u64>, closing: &BTreeSet<GroupId>) -> u64;
 
     /// Writes the high-water mark: the next open fails if the log ends before the position that is durable now.
     fn write_high_water_mark(&mut self) -> Result<(), StoreError>;

@@ -167,6 +167,12 @@ impl Applier for Replicas {
         }
     }
 
+    fn durable(&self, groups: &[GroupId]) -> Vec<Lsn> {
+        // Of a damaged record nothing is known.
+        let applied = |group| Applied::read_durable(&**self.store.engine(), group).ok().flatten();
+        groups.iter().map(|group| applied(*group).unwrap_or_default().lsn).collect()
+    }
+
     fn set_log_sync(&self, log: LogSync) {
         self.store.engine().set_pre_flush_hook(Arc::new(move || log.sync()));
     }

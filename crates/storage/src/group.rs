@@ -23,6 +23,11 @@ impl Applied {
         Applied::decode(engine.get(Space::Meta, &applied_key(group))?, group)
     }
 
+    /// The record that would be left after a power loss now.
+    pub fn read_durable(engine: &dyn Engine, group: GroupId) -> Result<Option<Applied>, ReadError> {
+        Applied::decode(engine.get_durable(Space::Meta, &applied_key(group))?, group)
+    }
+
     /// The record in a snapshot.
     pub fn read_at(snapshot: &dyn Snapshot, group: GroupId) -> Result<Option<Applied>, ReadError> {
         Applied::decode(snapshot.get(Space::Meta, &applied_key(group))?, group)

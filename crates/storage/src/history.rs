@@ -11,6 +11,8 @@ use bytes::Bytes;
 use engine::{Batch, Direction, EngineError, Snapshot, Space};
 use log::{GroupId, Lsn};
 
+use crate::history_value::entry_of;
+
 const KEY_BYTES: usize = 32;
 
 /// One record of a group's history.
@@ -69,10 +71,17 @@ impl HistoryRecord {
                 lsn: Lsn(u64::from_be_bytes(lsn)),
                 previous: Lsn(u64::from_be_bytes(previous)),
                 previous_incarnation: u64::from_be_bytes(incarnation),
-                entry: Bytes::copy_from_slice(value),
+                entry: entry_of(value).ok_or_else(|| damaged(group, lsn))?,
             });
         }
         Ok(records)
+    }
+}
+
+fn damaged(group: GroupId, lsn: [u8; 8]) -> EngineError {
+    let lsn = u64::from_be_bytes(lsn);
+    EngineError::Corrupt {
+        detail: format!("record {lsn} of the history of group {group} cannot be decompressed"),
     }
 }
 

@@ -12,7 +12,7 @@
 //! - [`Applied`], [`Count`]: records about each group's log, written in the same batches as its rows
 //! - [`CompressedEngine`]: compresses rows between the other parts and the engine on disk
 //! - [`HistoryRecord`]: applied log entries, as changefeeds read them
-//! - [`drop_table`], [`tables_present`]: removal of tables
+//! - [`drop_table`], [`reclaim_table`], [`tables_present`]: removal of tables
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ mod compression;
 mod error;
 mod group;
 mod history;
+mod history_value;
 mod index;
 mod index_build;
 mod index_scan;
@@ -54,6 +55,9 @@ pub use scan::RowScan;
 pub use shard_range::ShardRange;
 pub use snapshot::TableSnapshot;
 pub use store::Store;
-pub use sweep::{drop_index, drop_table, forget_group, groups_present, indexes_present, tables_present};
+pub use sweep::{
+    drop_index, drop_table, forget_group, groups_present, indexes_present, reclaim_index, reclaim_table,
+    tables_present,
+};
 pub use table::Table;
 pub use table_id::TableId;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use engine::{Batch, Direction, Snapshot, Space};
+use engine::{Batch, DeletedKeys, Direction, Engine, Snapshot, Space};
 use log::GroupId;
 
 use crate::layout::{
@@ -25,6 +25,22 @@ pub fn drop_table(batch: &mut Batch, table: TableId) {
     batch.delete_range(Space::Meta, &counts_prefix(table), &counts_prefix(next));
     batch.delete_range(Space::Meta, &table_builds_prefix(table), &table_builds_prefix(next));
     batch.delete_range(Space::Meta, &dictionaries_prefix(table), &dictionaries_prefix(next));
+}
+
+/// Gives the disk space of a dropped table back, in the background. The batch of [`drop_table`] must be written.
+pub fn reclaim_table(engine: &dyn Engine, table: TableId) {
+    let Some(next) = table.next() else { return };
+    for space in [Space::Rows, Space::Index] {
+        engine.reclaim(space, table.as_bytes(), next.as_bytes(), DeletedKeys::NeverWrittenAgain);
+    }
+}
+
+/// Gives the disk space of a dropped index back, in the background. The batch of [`drop_index`] must be written.
+pub fn reclaim_index(engine: &dyn Engine, table: TableId, index: IndexId) {
+    let start = index_prefix(table, index);
+    if let Some(end) = after_prefix(&start) {
+        engine.reclaim(Space::Index, &start, &end, DeletedKeys::MayBeWrittenAgain);
+    }
 }
 
 /// Adds to `batch` the removal of all records about a closed group. Its rows stay.

@@ -106,6 +106,7 @@ fn payload_bytes(record: &Record<Vec<u8>>) -> usize {
             assert!(*kind != EntryKind::Election || payload.len() < 1 << 27);
             payload.len()
         }
+        Record::CompressedEntry { frame, .. } => frame.len(),
         Record::Member { members, .. } => (members.voters.len() + members.learners.len()) * 8,
         Record::Vote { .. } | Record::Tail { .. } => 8,
         _ => 0,

@@ -248,7 +248,9 @@ impl Indexes {
         let groups: Vec<_> = table.config.shards.iter().map(|shard| shard.group).collect();
         let mut batch = Batch::new();
         storage::drop_index(&mut batch, table.config.id, index, &groups);
-        Ok(self.replicas.engine().write(batch)?)
+        self.replicas.engine().write(batch)?;
+        storage::reclaim_index(&**self.replicas.engine(), table.config.id, index);
+        Ok(())
     }
 
     /// Deletes the entries of indexes that were dropped between two versions of the catalog.

@@ -77,6 +77,7 @@ impl LeftoverRows {
                     let mut batch = Batch::new();
                     storage::drop_table(&mut batch, table);
                     self.replicas.engine().write(batch)?;
+                    storage::reclaim_table(&**self.replicas.engine(), table);
                 }
             }
             self.lock().remove(&table);
@@ -103,11 +104,15 @@ impl LeftoverRows {
     ) -> Result<(), AdminError> {
         let mut batch = Batch::new();
         storage::forget_group(&mut batch, table, group);
-        if catalog.table_by_id(table).is_none() {
+        let is_dropped = catalog.table_by_id(table).is_none();
+        if is_dropped {
             storage::drop_table(&mut batch, table);
             self.replicas.forget_table(table);
         }
         self.replicas.engine().write(batch)?;
+        if is_dropped {
+            storage::reclaim_table(&**self.replicas.engine(), table);
+        }
         match open {
             // With an old catalog the rows stay until the sweep, as in `clear`.
             Some(_) if !self.restart.is_shown() => Ok(()),

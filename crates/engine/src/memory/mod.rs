@@ -46,6 +46,10 @@ impl Engine for MemoryEngine {
         Ok(self.tree.read().newest(space, key))
     }
 
+    fn get_durable(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        Ok(self.tree.read().durable(space, key))
+    }
+
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
         Ok(Arc::new(MemorySnapshot::new(Arc::clone(&self.tree))))
     }

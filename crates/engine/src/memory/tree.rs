@@ -31,6 +31,11 @@ impl Tree {
         self.spaces[space as usize].get(key)?.last()?.1.clone()
     }
 
+    /// The value as of the last flush.
+    pub(super) fn durable(&self, space: Space, key: &[u8]) -> Option<Bytes> {
+        self.at(self.flushed, space, key)
+    }
+
     pub(super) fn at(&self, moment: Moment, space: Space, key: &[u8]) -> Option<Bytes> {
         visible(self.spaces[space as usize].get(key)?, moment).cloned()
     }

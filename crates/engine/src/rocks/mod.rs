@@ -8,6 +8,7 @@ mod bounds;
 mod flushes;
 mod history;
 mod options;
+mod reclaim;
 mod rewriting;
 mod split_points;
 mod stats;
@@ -21,20 +22,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rocksdb::{
-    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBPinnableSlice, FlushOptions, ReadOptions, WriteBatch,
-    WriteOptions,
+    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBPinnableSlice, FlushOptions, ReadOptions, ReadTier,
+    WriteBatch, WriteOptions,
 };
 
 use self::flushes::WrittenBytes;
+use self::reclaim::{DeletedRange, Reclaimer};
 use self::view::RocksSnapshot;
 use crate::pre_flush::Hook;
 use crate::row_rewriter::RewriterCell;
 use crate::{
-    Batch, Change, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot, Space,
+    Batch, Change, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange,
+    Snapshot, Space,
 };
 
 /// An open RocksDB directory. Dropping it flushes and closes.
 pub struct RocksEngine {
+    // Dropped first: its thread uses the database.
+    reclaimer: Reclaimer,
     db: Arc<DB>,
     cache: Cache,
     read: ReadOptions,
@@ -66,7 +71,9 @@ impl RocksEngine {
         let db = DB::open_cf_descriptors(&database, dir, spaces).map_err(|error| open_error(dir, error))?;
         let history_bytes_max = options.history_bytes_max;
         let (db, read) = (Arc::new(db), ReadOptions::default());
-        Ok(RocksEngine { db, cache, read, hook, rewriter, written, history_bytes_max })
+        let reclaimer = Reclaimer::start(&db, Arc::clone(&hook))
+            .map_err(|cause| EngineError::Io { detail: format!("cannot start a thread: {cause}") })?;
+        Ok(RocksEngine { reclaimer, db, cache, read, hook, rewriter, written, history_bytes_max })
     }
 
     /// Deletes the files of [`Space::History`] that were completed more than `age` ago. Reads nothing. May wait for work in the
@@ -88,6 +95,14 @@ impl Engine for RocksEngine {
         let found = self.db.batched_multi_get_cf_opt(column, keys.iter().copied(), ascending, &self.read);
         let copied = |value: DBPinnableSlice<'_>| Bytes::copy_from_slice(&value);
         found.into_iter().map(|value| Ok(value?.map(copied))).collect()
+    }
+
+    fn get_durable(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        // All spaces are flushed together, so this is never older or newer in one space than in another.
+        let mut read = ReadOptions::default();
+        read.set_read_tier(ReadTier::Persisted);
+        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &read)?;
+        Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
@@ -137,6 +152,12 @@ impl Engine for RocksEngine {
 
     fn cancel_compactions(&self) {
         rewriting::cancel(&self.db);
+    }
+
+    fn reclaim(&self, space: Space, start: &[u8], end: &[u8], keys: DeletedKeys) {
+        let (start, end) = (start.to_vec(), end.to_vec());
+        let deleted_at = self.db.latest_sequence_number();
+        self.reclaimer.add(DeletedRange { space, start, end, keys, deleted_at });
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

@@ -44,10 +44,17 @@ const KEYS_PER_RESTART: i32 = 8;
 const BLOOM_BITS_PER_KEY: f64 = 10.0;
 /// Rows of this size or more are stored separately and not copied when their level is merged.
 const LARGE_VALUE_BYTES: u64 = 256 << 10;
+/// A file is merged soon, without need otherwise, if half of its keys are deletions, or half of any so many in a row: the deleted
+/// values then leave the disk although few other writes follow.
+const DELETIONS_SHARE: f64 = 0.5;
+const DELETIONS_WINDOW: usize = 16 << 10;
 /// The share of garbage in a large-value file from which it is rewritten.
 const LARGE_VALUE_GARBAGE_MAX: f64 = 0.3;
 const FILE_BYTES_MIN: usize = 4 << 20;
 const FILE_BYTES_MAX: usize = 64 << 20;
+/// So many flushed files are merged into the level below at a time: the more, the less is written, and the more files a lookup
+/// and a scan have to search.
+const LEVEL_0_FILES: i32 = 8;
 /// Bytes after which the operating system is asked to start writing, so that no fsync takes long.
 const SYNC_STEP_BYTES: u64 = 1 << 20;
 const ENGINE_LOG_BYTES_MAX: usize = 4 << 20;
@@ -96,14 +103,20 @@ pub(super) fn for_space(space: Space, options: &EngineOptions, cache: &Cache) ->
     column.set_bottommost_compression_type(DBCompressionType::None);
     column.set_level_compaction_dynamic_level_bytes(true);
     column.set_target_file_size_base(buffer_bytes.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX) as u64);
-    // Level 1 is as large as the four level-0 files that are merged into it.
-    column.set_max_bytes_for_level_base(4 * buffer_bytes.max(FILE_BYTES_MIN) as u64);
+    column.set_level_zero_file_num_compaction_trigger(LEVEL_0_FILES);
+    // The level below is as large as the files of level 0 that are merged into it.
+    let level_0_bytes = LEVEL_0_FILES as u64 * buffer_bytes.max(FILE_BYTES_MIN) as u64;
+    column.set_max_bytes_for_level_base(level_0_bytes);
     if space == Space::History {
         column.set_compaction_style(DBCompactionStyle::Fifo);
         column.set_fifo_compaction_options(&history::limits(options.history_bytes_max));
         column.set_ttl(0);
         // Files are only ever deleted, so that their number delays no write.
         column.set_level_compaction_dynamic_level_bytes(false);
+    }
+    if matches!(space, Space::Rows | Space::Index) {
+        let deletions = (DELETIONS_WINDOW as f64 * DELETIONS_SHARE) as usize;
+        column.add_compact_on_deletion_collector_factory(DELETIONS_WINDOW, deletions, DELETIONS_SHARE);
     }
     // In `meta`: dictionaries of rows, which would be copied whenever the small records beside them are merged.
     if matches!(space, Space::Rows | Space::Meta) {

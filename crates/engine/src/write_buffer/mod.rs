@@ -15,7 +15,10 @@ use io::task::{self, Condvar, Thread};
 use parking_lot::{Mutex, MutexGuard};
 
 use self::buffers::{BufferedChanges, Buffers, hash_of};
-use crate::{Batch, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot, Space};
+use crate::{
+    Batch, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot,
+    Space,
+};
 
 /// A batch larger than `bytes_max` divided by this is not buffered but written directly.
 const LARGE_BATCH_DIVISOR: usize = 16;
@@ -198,6 +201,10 @@ impl Engine for BufferedEngine {
         Ok(values)
     }
 
+    fn get_durable(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.shared.engine.get_durable(space, key)
+    }
+
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
         self.shared.flush_to_engine()?;
         self.shared.engine.snapshot()
@@ -256,6 +263,11 @@ impl Engine for BufferedEngine {
 
     fn cancel_compactions(&self) {
         self.shared.engine.cancel_compactions();
+    }
+
+    fn reclaim(&self, space: Space, start: &[u8], end: &[u8], keys: DeletedKeys) {
+        // Deletions of ranges are never buffered.
+        self.shared.engine.reclaim(space, start, end, keys);
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

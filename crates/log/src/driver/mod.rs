@@ -410,6 +410,11 @@ impl Driver {
         self.groups.iter().map(|(id, group)| (*id, group.settled())).collect()
     }
 
+    /// The positions after which other replicas may need entries, of the groups that have other replicas.
+    pub fn needed_after(&self) -> BTreeMap<GroupId, u64> {
+        self.groups.iter().filter_map(|(id, group)| Some((*id, group.needed_after()?))).collect()
+    }
+
     /// Entries have left the store.
     pub fn compact(&mut self, compacted: &[Compacted]) {
         for compacted in compacted {

@@ -88,7 +88,8 @@ impl Index {
     /// Adds a record at `at`, in the last segment. Fails with a description if it contradicts earlier records.
     pub fn add(&mut self, record: &Record<&[u8]>, at: Position) -> Result<(), &'static str> {
         match record {
-            Record::Entry { group, index, term, kind, .. } => {
+            Record::Entry { group, index, term, kind, .. }
+            | Record::CompressedEntry { group, index, term, kind, .. } => {
                 self.add_entry(*group, EntryId { index: *index, term: *term }, *kind, at)
             }
             Record::Vote { group, term, vote, commit } => {
@@ -203,11 +204,25 @@ impl Index {
     /// Whether everything in the oldest segment is flushed, and it is not the only one.
     pub fn oldest_is_flushed(&self, flushed: &BTreeMap<GroupId, u64>, closing: &BTreeSet<GroupId>) -> bool {
         let Some(oldest) = self.segments.front() else { return false };
-        let is_flushed = |id: &GroupId, index: u64| {
+        self.segments.len() > 1 && self.is_flushed(oldest, flushed, closing)
+    }
+
+    /// The bytes of all segments from the first one on that is not flushed.
+    pub fn unflushed_bytes(&self, flushed: &BTreeMap<GroupId, u64>, closing: &BTreeSet<GroupId>) -> u64 {
+        let kept = self.segments.iter().skip_while(|segment| self.is_flushed(segment, flushed, closing));
+        kept.map(|segment| segment.bytes).sum()
+    }
+
+    fn is_flushed(
+        &self,
+        segment: &Segment,
+        flushed: &BTreeMap<GroupId, u64>,
+        closing: &BTreeSet<GroupId>,
+    ) -> bool {
+        segment.last.iter().all(|(id, index)| {
             let is_known = self.groups.contains_key(id) || closing.contains(id);
-            !is_known || flushed.get(id).is_some_and(|to| *to >= index)
-        };
-        self.segments.len() > 1 && oldest.last.iter().all(|(id, index)| is_flushed(id, *index))
+            !is_known || flushed.get(id).is_some_and(|to| to >= index)
+        })
     }
 
     /// Removes the oldest segment from the index; returns the entries that it had.

@@ -33,8 +33,13 @@ pub struct FileLogOptions {
     pub store: StoreOptions,
     /// The longest time a soft entry waits for its fsync.
     pub soft_wait: Duration,
-    /// When the log holds more than this, the engine is flushed and old segments are deleted.
+    /// When the log holds more than this, the engine is flushed, and segments are deleted that other replicas may need.
     pub log_bytes_max: u64,
+    /// When more than this would be replayed after a crash, the engine is flushed.
+    pub replay_bytes_max: u64,
+    /// The engine is flushed this long after the last time, if anything worth it was appended since: deleted rows leave the
+    /// disk only after a flush.
+    pub flush_interval: Duration,
     /// The source of peer ids and salts.
     pub random: Arc<dyn Random>,
     /// Carries messages to other replicas.
@@ -49,6 +54,8 @@ impl Default for FileLogOptions {
             store: StoreOptions::default(),
             soft_wait: Duration::from_millis(100),
             log_bytes_max: 512 << 20,
+            replay_bytes_max: 192 << 20,
+            flush_interval: Duration::from_secs(60),
             random: Arc::new(RealRandom),
             transport: Arc::new(Noop),
             observer: Arc::new(Noop),
@@ -74,10 +81,15 @@ impl FileLog {
         applier: Arc<dyn Applier>,
         options: FileLogOptions,
     ) -> Result<FileLog, LogError> {
-        let FileLogOptions { store, soft_wait, log_bytes_max, random, transport, observer } = options;
+        let FileLogOptions { store, random, transport, observer, .. } = options;
+        let policy = FlushPolicy {
+            soft_wait: options.soft_wait,
+            log_bytes_max: options.log_bytes_max,
+            replay_bytes_max: options.replay_bytes_max,
+            flush_interval: options.flush_interval,
+        };
         let store = FileStore::open(files, Arc::clone(&random), dir, store)?;
         applier.set_log_sync(store.log_sync());
-        let policy = FlushPolicy { soft_wait, log_bytes_max };
         let environment = Environment {
             applier: Arc::clone(&applier),
             clock: Arc::clone(&clock),

@@ -11,6 +11,7 @@ use io::{File, Files, Lock, Random};
 use super::high_water_mark::HighWaterMark;
 use super::index::{Index, Segment};
 use super::recover::{self, RecoveredLog};
+use crate::entry_compression::{self, EntryCompression};
 use crate::error::LogError;
 use crate::log_sync::LogSync;
 use crate::lsn::{GroupId, Position};
@@ -26,6 +27,9 @@ const LOCK_NAME: &str = "lock";
 const READ_BYTES: usize = 256 << 10;
 /// A batch buffer shrinks to this size after use.
 const BUFFER_BYTES_KEPT: usize = 4 << 20;
+
+/// A segment is not ended early before it holds one in this many bytes.
+const ENDED_SHARE_MIN: u64 = 8;
 
 /// How a store lays out its files.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +62,7 @@ pub struct FileStore {
     /// The end of the last record that is not a mark. A mark after nothing but marks would be useless.
     last_record_end: Position,
     batch: Vec<u8>,
+    compression: EntryCompression,
     _lock: Box<dyn Lock>,
 }
 
@@ -109,6 +114,7 @@ impl FileStore {
             marked: Position::default(),
             last_record_end: end,
             batch: Vec::new(),
+            compression: EntryCompression::default(),
             _lock: lock,
         };
         let failed = |cause| match cause {
@@ -160,7 +166,19 @@ impl FileStore {
         if let Err(what) = self.index.add(record, at) {
             panic!("a record pushed to the log does not fit: {what}: {record:?}");
         }
-        record::encode(record, self.header.salt, &mut self.batch);
+        let compressed = match record {
+            Record::Entry { group, index, term, kind, payload } => {
+                let frame = self.compression.compress(*group, payload);
+                let (group, index, term, kind) = (*group, *index, *term, *kind);
+                frame.map(|frame| Record::CompressedEntry { group, index, term, kind, frame })
+            }
+            Record::Removed { group, .. } | Record::Tombstone { group } => {
+                self.compression.forget(*group);
+                None
+            }
+            _ => None,
+        };
+        record::encode(compressed.as_ref().unwrap_or(record), self.header.salt, &mut self.batch);
     }
 }
 
@@ -256,6 +274,14 @@ impl Store for FileStore {
         Ok(())
     }
 
+    fn end_segment(&mut self) -> Result<(), StoreError> {
+        let is_worth_it = self.written.offset >= self.options.segment_bytes / ENDED_SHARE_MIN;
+        if self.batch.is_empty() && is_worth_it {
+            self.start_segment()?;
+        }
+        Ok(())
+    }
+
     fn push(&mut self, record: &Record<&[u8]>) {
         if self.batch.is_empty() {
             self.push_mark();
@@ -344,6 +370,10 @@ impl Store for FileStore {
         Ok(compacted)
     }
 
+    fn unflushed_bytes(&self, flushed: &BTreeMap<GroupId, u64>, closing: &BTreeSet<GroupId>) -> u64 {
+        self.index.unflushed_bytes(flushed, closing)
+    }
+
     fn write_high_water_mark(&mut self) -> Result<(), StoreError> {
         let mark = HighWaterMark { log_id: self.header.log_id, at: self.durable };
         match mark.store(&*self.files, &self.dir) {
@@ -382,12 +412,18 @@ impl<'a> Reader<'a> {
     fn entry(&mut self, group: GroupId, index: u64, at: Position) -> Result<StoredEntry, LogError> {
         let salt = self.open_segment(at.segment)?;
         let record = self.record_at(at.offset)?;
-        match record::decode(record, salt) {
-            Some((Record::Entry { group: of, index: found, term, kind, payload }, _))
-                if (of, found) == (group, index) =>
-            {
-                Ok(StoredEntry { index, term, kind, payload: Bytes::copy_from_slice(payload) })
+        let entry = record::decode(record, salt).and_then(|(record, _)| match record {
+            Record::Entry { group, index, term, kind, payload } => {
+                Some((group, StoredEntry { index, term, kind, payload: Bytes::copy_from_slice(payload) }))
             }
+            Record::CompressedEntry { group, index, term, kind, frame } => {
+                let payload = Bytes::from(entry_compression::decompress(frame)?);
+                Some((group, StoredEntry { index, term, kind, payload }))
+            }
+            _ => None,
+        });
+        match entry {
+            Some((of, entry)) if (of, entry.index) == (group, index) => Ok(entry),
             _ => Err(LogError::Damaged {
                 segment: segment_path(&self.store.dir, at.segment),
                 offset: at.offset,

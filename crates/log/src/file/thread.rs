@@ -90,11 +90,11 @@ impl LogThread {
         }
     }
 
-    /// Flushes the engine on another thread, while entries are applied as before.
-    fn flush(&self, state: &mut DriveState, job: FlushJob) {
+    /// Works in the engine on another thread, while entries are applied as before.
+    fn flush(&self, state: &mut DriveState, mut job: FlushJob) {
         let (applier, log) = (Arc::clone(&state.applier), Arc::clone(&self.log));
         let run = move || {
-            let result = applier.flush();
+            let result = job.run(&*applier);
             log.inbox.post(|inbound| inbound.flushed = Some((job, result)));
         };
         // The previous flush thread has ended: its result arrived first.

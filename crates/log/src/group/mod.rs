@@ -437,6 +437,13 @@ impl Group {
         }
     }
 
+    /// The position after which another replica may need entries of this log; `None` if there is no other replica. Only a
+    /// leader knows which entries the others have.
+    pub fn needed_after(&self) -> Option<u64> {
+        let matched = self.consensus.other_members().map(|peer| self.consensus.matched(peer));
+        matched.min().map(|matched| if self.consensus.is_leader() { matched } else { 0 })
+    }
+
     /// Whether another replica needs a copy of the rows. None does in a quiesced group, whose clock stands still.
     fn lacks_rows(&self, peer: u64) -> bool {
         !self.is_quiesced() && self.replication.lacks_rows(&self.consensus, peer, self.ticks)

@@ -33,7 +33,12 @@ use crate::store::Store;
 const DIR: &str = "/log";
 const STEPS_PER_LIFE: u64 = 60;
 const LIVES_PER_SEED: u64 = 20;
-const POLICY: FlushPolicy = FlushPolicy { soft_wait: Duration::from_millis(100), log_bytes_max: 20_000 };
+const POLICY: FlushPolicy = FlushPolicy {
+    soft_wait: Duration::from_millis(100),
+    log_bytes_max: 20_000,
+    replay_bytes_max: 10_000,
+    flush_interval: std::time::Duration::from_secs(1),
+};
 
 /// A deliberate fault, to show that the test detects it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,6 +89,12 @@ impl Applier for Engine {
     fn applied(&self, group: GroupId) -> Lsn {
         let tables = self.tables();
         tables.memory.get(&group).and_then(|table| table.last()).map_or(Lsn(0), |(lsn, _)| *lsn)
+    }
+
+    fn durable(&self, groups: &[GroupId]) -> Vec<Lsn> {
+        let tables = self.tables();
+        let last = |group: &GroupId| tables.durable.get(group)?.last().map(|(lsn, _)| *lsn);
+        groups.iter().map(|group| last(group).unwrap_or_default()).collect()
     }
 
     fn set_log_sync(&self, log: LogSync) {
@@ -293,8 +304,8 @@ impl World {
             }
             20 => life.flushing = life.flushing.take().or_else(|| life.runner.begin_flush()),
             21 => {
-                if let Some(job) = life.flushing.take() {
-                    let result = self.engine.flush();
+                if let Some(mut job) = life.flushing.take() {
+                    let result = job.run(&*self.engine);
                     life.runner.end_flush(&job, result);
                 }
             }
@@ -318,7 +329,8 @@ impl World {
         let group = self.any_group();
         let durability = if self.random.one_in(2) { Durability::Hard } else { Durability::Soft };
         self.next_payload += 1;
-        let filling = self.random.below(300) as usize;
+        // Long ones are compressed.
+        let filling = 3 * self.random.below(300) as usize;
         let payload = Bytes::from(format!("{group}/{}/{}", self.next_payload, "x".repeat(filling)));
         let answer = Arc::new(Mutex::new(None));
         let told = Arc::clone(&answer);

@@ -72,6 +72,10 @@ impl Applier for Engine {
         self.up_to(&hold(&self.memory))
     }
 
+    fn durable(&self, groups: &[GroupId]) -> Vec<Lsn> {
+        vec![self.applied_durably(); groups.len()]
+    }
+
     fn set_log_sync(&self, log: LogSync) {
         assert!(self.log.set(log).is_ok(), "called once");
     }
@@ -181,7 +185,12 @@ impl Node {
             transport: Arc::clone(&self.outbox) as Arc<dyn Transport>,
             observer: Arc::clone(&self.outbox) as Arc<dyn GroupObserver>,
         };
-        let policy = FlushPolicy { soft_wait: std::time::Duration::from_millis(100), log_bytes_max: 20_000 };
+        let policy = FlushPolicy {
+            soft_wait: std::time::Duration::from_millis(100),
+            log_bytes_max: 20_000,
+            replay_bytes_max: 10_000,
+            flush_interval: std::time::Duration::from_secs(1),
+        };
         let mut runner = Runner::new(store, environment, policy);
         (self.role, self.needs_rows) = (None, false);
         if self.peer.is_some() {

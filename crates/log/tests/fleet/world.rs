@@ -9,7 +9,7 @@ use io::sim::{SimClock, SimFiles, SimRandom};
 use io::{Clock, Nanos, Random};
 
 use super::node::{Engine, Node, Rows, hold};
-use crate::contract::{Applier, Message};
+use crate::contract::Message;
 use crate::error::{LogError, ProposeError};
 use crate::log_base::LogBase;
 use crate::lsn::{Durability, GroupId, Lsn, Term};
@@ -226,8 +226,8 @@ impl World {
         let node = &mut self.nodes[nth];
         let Some(process) = &mut node.process else { return };
         match process.flushing.take() {
-            Some(job) => {
-                let result = node.engine.flush();
+            Some(mut job) => {
+                let result = job.run(&*node.engine);
                 process.runner.end_flush(&job, result);
             }
             None => process.flushing = process.runner.begin_flush(),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::{
-    Batch, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot, Space,
+    Batch, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot,
+    Space,
 };
 
 use super::background::Background;
@@ -12,6 +13,7 @@ use super::compressed_row::CorruptCompression;
 use super::settling::{IsArchive, Settling};
 use super::tables::{Compression, RowError, is_compressed, named};
 use super::view::CompressedSnapshot;
+use crate::history_value::HistoryCompression;
 
 /// Limits of the compression in an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,8 @@ impl Default for CompressionOptions {
     }
 }
 
-/// An engine that compresses the rows of another one. All other pairs are passed on as they are.
+/// An engine that compresses the rows of another one, and the records of histories. All other pairs are passed on as they are,
+/// and the records are read by [`HistoryRecord::read`](crate::HistoryRecord::read) alone.
 ///
 /// Values in [`Space::Rows`] must be rows (docs/formats/row.md) under keys that begin with their table. A value under a
 /// key that is too short for a table is passed on as it is.
@@ -36,6 +39,7 @@ pub struct CompressedEngine {
     compression: Arc<Compression>,
     settling: Arc<Settling>,
     background: Option<Background>,
+    history: HistoryCompression,
 }
 
 /// Of the cache for blocks, dictionaries and samples get this share.
@@ -50,7 +54,7 @@ impl CompressedEngine {
         let compression = Arc::new(Compression::new(engine, memory_bytes, first_training_bytes));
         compression.engine.set_rewriter(Some(Arc::clone(&compression) as Arc<dyn RowRewriter>));
         let settling = Arc::new(Settling::new(Arc::clone(&compression)));
-        CompressedEngine { compression, settling, background: None }
+        CompressedEngine { compression, settling, background: None, history: HistoryCompression::default() }
     }
 
     /// As [`CompressedEngine::new`], with a thread that trains dictionaries, so that no write waits for one, and a thread
@@ -134,6 +138,13 @@ impl Engine for CompressedEngine {
         keys.iter().zip(values).map(decoded).collect()
     }
 
+    fn get_durable(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        match self.inner().get_durable(space, key)? {
+            Some(stored) if space == Space::Rows => self.decode(key, stored),
+            value => Ok(value),
+        }
+    }
+
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
         Ok(self.view(self.inner().snapshot()?))
     }
@@ -142,7 +153,8 @@ impl Engine for CompressedEngine {
         Ok(self.inner().try_snapshot()?.map(|view| self.view(view)))
     }
 
-    fn write(&self, batch: Batch) -> Result<(), EngineError> {
+    fn write(&self, mut batch: Batch) -> Result<(), EngineError> {
+        self.history.compress(&mut batch);
         for training in self.compression.write(batch)? {
             match &self.background {
                 Some(background) => background.train(training),
@@ -167,6 +179,10 @@ impl Engine for CompressedEngine {
 
     fn cancel_compactions(&self) {
         self.inner().cancel_compactions();
+    }
+
+    fn reclaim(&self, space: Space, start: &[u8], end: &[u8], keys: DeletedKeys) {
+        self.inner().reclaim(space, start, end, keys);
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

@@ -17,12 +17,15 @@ use crate::TableId;
 pub(super) struct SettledTables {
     dictionaries: RwLock<HashMap<TableId, SettledDictionary>>,
     /// The encoder of the archive that is being settled. It would be too large for `encoders`.
-    archiving: RwLock<Option<((TableId, DictionaryNumber), Arc<SettledEncoder>)>>,
+    archiving: RwLock<Option<Archiving>>,
     pub encoders: PreparedDictionaries<SettledEncoder>,
     rows: AtomicU64,
     bytes_before: AtomicU64,
     bytes_after: AtomicU64,
 }
+
+/// A dictionary and its prepared encoder.
+type Archiving = ((TableId, DictionaryNumber), Arc<SettledEncoder>);
 
 impl SettledTables {
     /// No dictionaries. The prepared ones take at most `encoder_bytes_max` bytes.

@@ -172,17 +172,21 @@ impl ReplicaHost {
                 return Ok(false);
             }
         }
-        let mut batch = Batch::new();
+        let (mut batch, mut dropped) = (Batch::new(), Vec::new());
         for table in storage::tables_present(&self.replicas.engine().snapshot()?)? {
             if table.uuid() == CATALOG_TABLE {
                 continue;
             }
             match catalog.table_by_id(table) {
                 Some(_) => self.leftovers.clear_table(&catalog, table)?,
-                None => storage::drop_table(&mut batch, table),
+                None => {
+                    storage::drop_table(&mut batch, table);
+                    dropped.push(table);
+                }
             }
         }
         self.replicas.engine().write(batch)?;
+        dropped.into_iter().for_each(|table| storage::reclaim_table(&**self.replicas.engine(), table));
         Ok(true)
     }
 

@@ -83,6 +83,18 @@ impl<S: Store> Core<S> {
         }
     }
 
+    /// Whether a segment can be begun now.
+    pub fn may_begin_segment(&self) -> bool {
+        !self.sync_running && self.failed.is_none() && self.full.is_none() && self.store.pushed_bytes() == 0
+    }
+
+    /// Begins a new segment early, so that the last one can be deleted. A full disk does not matter.
+    pub fn end_segment(&mut self) {
+        if let Err(StoreError::Disk(cause)) = self.store.end_segment() {
+            self.fail(&Interruption::Disk(cause.to_string()));
+        }
+    }
+
     fn note_full(&mut self) {
         let tried = self.environment.clock.now();
         self.full = Some(DiskFull { since: self.full.map_or(tried, |full| full.since), tried });

@@ -169,6 +169,7 @@ impl<S: Store> Runner<S> {
 
     fn close_with(&mut self, id: GroupId, record: &Record<&[u8]>) -> Result<(), LogError> {
         self.core.close(id, record);
+        self.release.note_closed();
         self.core.append();
         self.sync_closing_record(id)
     }

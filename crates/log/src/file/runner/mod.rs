@@ -5,11 +5,11 @@
 
 mod core;
 mod groups;
+mod release;
 mod removed_groups;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ use crate::store::{Store, SyncTask};
 
 use core::Core;
 pub(crate) use core::Environment;
+pub(crate) use release::FlushJob;
+use release::{LogState, Release};
 use removed_groups::RemovedGroups;
 
 /// One append holds at most about this much, so that a backlog of large entries is not doubled in memory.
@@ -38,8 +40,12 @@ const APPENDS_DURING_SYNC: usize = 32;
 pub(crate) struct FlushPolicy {
     /// The longest time a soft entry waits for an fsync; also the interval between attempts to write to a full disk.
     pub soft_wait: Duration,
-    /// The engine is flushed and segments are deleted when the log holds more.
+    /// The engine is flushed when the log holds more, and segments that other replicas may need are deleted, too.
     pub log_bytes_max: u64,
+    /// The engine is flushed when more would be replayed after a crash.
+    pub replay_bytes_max: u64,
+    /// The engine is flushed this long after the last time, if anything worth it was appended since.
+    pub flush_interval: Duration,
 }
 
 /// An fsync: run it on any thread, then pass it to [`Runner::end_sync`].
@@ -49,18 +55,11 @@ pub(crate) struct SyncJob {
     started: Nanos,
 }
 
-/// A flush of the engine, with the positions that may leave the log once it is done.
-pub(crate) struct FlushJob {
-    settled: BTreeMap<GroupId, u64>,
-}
-
 /// The log of a node, step by step.
 pub(crate) struct Runner<S> {
     core: Core<S>,
     policy: FlushPolicy,
-    flush_running: bool,
-    /// The size at which the engine is flushed next.
-    flush_at_bytes: u64,
+    release: Release,
 }
 
 impl SyncJob {
@@ -89,7 +88,7 @@ impl<S: Store> Runner<S> {
             removed_groups: RemovedGroups::default(),
             sync_running: false,
         };
-        Runner { core, policy, flush_running: false, flush_at_bytes: policy.log_bytes_max }
+        Runner { release: Release::new(policy, core.last_sync), core, policy }
     }
 
     /// The state of a group.
@@ -237,7 +236,8 @@ impl<S: Store> Runner<S> {
         let sync = self.core.driver.sync_due().filter(|_| !self.core.sync_running);
         let full = self.core.full.map(|full| full.tried.after(self.policy.soft_wait));
         let tick = self.core.driver.tick_due().filter(|_| self.core.full.is_none());
-        let due = [sync, full, self.mark_due(), tick].into_iter().flatten().min();
+        let flush = self.release.due();
+        let due = [sync, full, self.mark_due(), tick, flush].into_iter().flatten().min();
         due.filter(|_| self.core.failed.is_none())
     }
 
@@ -247,27 +247,35 @@ impl<S: Store> Runner<S> {
         wanted.then(|| self.core.last_sync.after(self.policy.soft_wait))
     }
 
-    /// A flush of the engine, if the log has grown enough for one. Pass it to [`Runner::end_flush`] once
-    /// [`Applier::flush`](crate::Applier::flush) has returned.
+    /// Work in the engine after which segments can be deleted, if the log has grown enough for it. Run it on any thread,
+    /// then pass it to [`Runner::end_flush`].
     pub fn begin_flush(&mut self) -> Option<FlushJob> {
-        let size = self.core.store.size();
-        let wanted = size.bytes >= self.flush_at_bytes && size.segments > 1;
-        if !wanted || self.flush_running || self.core.failed.is_some() {
+        if self.core.failed.is_some() {
             return None;
         }
-        self.flush_running = true;
+        let may_begin_segment = self.core.may_begin_segment();
+        let begun = self.release.begin(&LogState {
+            now: self.core.environment.clock.now(),
+            size: self.core.store.size(),
+            appended: self.core.stats.append_bytes,
+            may_begin_segment,
+        });
+        let task = begun?;
+        if may_begin_segment && task.ends_segment() {
+            self.core.end_segment();
+        }
         let mut settled = self.core.driver.settled();
         for (group, until) in self.core.removed_groups.settled(self.core.driver.last_synced()) {
             // The group may be open again, as another replica.
             settled.entry(group).or_insert(until);
         }
-        Some(FlushJob { settled })
+        let needed_after = self.core.driver.needed_after();
+        Some(FlushJob::new(task, settled, needed_after))
     }
 
-    /// The flush has made everything of `job` durable in the engine, or failed. Deletes the segments that are no longer
-    /// needed.
+    /// The work is done, or has failed. Deletes the segments that are no longer needed.
     pub fn end_flush(&mut self, job: &FlushJob, result: Result<(), ApplyError>) {
-        self.flush_running = false;
+        self.release.end();
         if self.core.failed.is_some() {
             return;
         }
@@ -276,15 +284,15 @@ impl<S: Store> Runner<S> {
         }
         let segments_before = self.core.store.size().segments;
         let removed = self.core.removed_groups.groups(self.core.driver.last_synced());
-        match self.core.store.delete_flushed(&job.settled, &removed) {
+        let flushed = job.flushed(&self.core.store);
+        let unflushed_bytes = self.core.store.unflushed_bytes(&flushed, &removed);
+        match self.core.store.delete_flushed(&job.unneeded(flushed), &removed) {
             Ok(compacted) => self.core.driver.compact(&compacted),
             Err(cause) => return self.core.fail(&Interruption::Disk(cause.to_string())),
         }
         let size = self.core.store.size();
         self.core.stats.segments_deleted += segments_before - size.segments;
-        // If a group holds segments back, the engine is not flushed again for every entry.
-        let step = self.policy.log_bytes_max / 8;
-        self.flush_at_bytes = self.policy.log_bytes_max.max(size.bytes + step);
+        self.release.note(job, size.bytes, unflushed_bytes);
     }
 
     /// Closes the log: makes everything durable, with a mark at the end.

@@ -11,6 +11,7 @@ use raft::eraftpb::{Message as RaftMessage, MessageType};
 
 mod copies;
 mod full;
+mod release;
 
 use super::{Environment, FlushPolicy, Runner};
 use crate::contract::{Applier, Entry, Message, Noop, Transport};
@@ -26,7 +27,12 @@ use crate::store::Store;
 
 const GROUP: GroupId = GroupId(1);
 const FSYNC: Duration = Duration::from_micros(200);
-const POLICY: FlushPolicy = FlushPolicy { soft_wait: Duration::from_millis(100), log_bytes_max: 1 << 20 };
+const POLICY: FlushPolicy = FlushPolicy {
+    soft_wait: Duration::from_millis(100),
+    log_bytes_max: 1 << 20,
+    replay_bytes_max: 1 << 20,
+    flush_interval: std::time::Duration::from_secs(1),
+};
 
 /// An engine without rows.
 struct Nothing;
