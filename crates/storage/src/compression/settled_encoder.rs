@@ -20,7 +20,7 @@ pub(super) enum SettledEncoder {
 }
 
 impl SettledEncoder {
-    /// Prepares a dictionary. That of an archive takes about a minute and 300 MB for 32 MB. `None` if there is no memory.
+    /// Prepares a dictionary. That of an archive takes about half a minute and 320 MB for 32 MB. `None` if there is no memory.
     pub(super) fn new(tier: Tier, content: &[u8]) -> Option<SettledEncoder> {
         Some(match tier {
             Tier::Written | Tier::Settled => {

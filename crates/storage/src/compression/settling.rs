@@ -67,8 +67,10 @@ const GROWTH: u64 = 8;
 const FIRST_FACTOR: u64 = 4;
 /// The most bytes of the sample of a table that is no archive.
 const SAMPLE_BYTES_MAX: usize = 8 << 20;
-/// The most bytes of the dictionary of an archive.
+/// The most bytes of the dictionary of an archive, and the most as a share of the memory for compression. Preparing it
+/// takes ten times as much.
 const ARCHIVE_BYTES_MAX: usize = 64 << 20;
+const ARCHIVE_SHARE: usize = 8;
 /// Rows are sampled at so many places of a table.
 const SAMPLE_PLACES: usize = 1024;
 
@@ -192,7 +194,7 @@ impl Settling {
         tier: Tier,
     ) -> Result<Samples, EngineError> {
         let bytes_max = match tier {
-            Tier::Archived => ARCHIVE_BYTES_MAX.min(self.compression.limit_bytes() / 4),
+            Tier::Archived => ARCHIVE_BYTES_MAX.min(self.compression.limit_bytes() / ARCHIVE_SHARE),
             Tier::Written | Tier::Settled => SAMPLE_BYTES_MAX.min(self.compression.limit_bytes() / 2),
         };
         // Each place has up to a row too many.
