@@ -64,7 +64,7 @@ pub fn per_second(
     Ok(reads.map_err(RandomReadError::Failed)? as f64 / started.elapsed().as_secs_f64())
 }
 
-/// The files in `folder` and its folders.
+/// The files under `folder` at any depth, in the order of their paths. Folders that cannot be read have none.
 pub fn files_in(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {

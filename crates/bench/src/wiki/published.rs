@@ -35,7 +35,7 @@ pub struct PublishedTests {
     pub read_write: PublishedTest,
 }
 
-/// The figures of one test. The latencies of `read_write` are those of its reads.
+/// One test of one engine. For `read_write`, the latencies of reads.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct PublishedTest {
     /// Operations; for `batch_read` documents.

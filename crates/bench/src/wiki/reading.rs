@@ -106,7 +106,7 @@ impl ReadWorkload {
         query.extend_from_slice(self.key.as_bytes());
     }
 
-    /// The rows of the batch with this seed.
+    /// The same for each call with this seed.
     fn batch_rows(&self, seed: u64) -> [usize; BATCH_ROWS] {
         let mut rng = Rng::new(seed, BATCH_STREAM);
         std::array::from_fn(|_| self.keys.draw(&mut rng))

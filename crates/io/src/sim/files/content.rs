@@ -18,7 +18,6 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Content of which all bytes are durable.
     pub(super) fn durable(bytes: Vec<u8>) -> Content {
         Content { durable_len: bytes.len(), bytes, cut: Vec::new() }
     }

@@ -31,7 +31,6 @@ impl Fault {
     pub const REPORTED: [Fault; 5] = [Fault::Sync, Fault::Append, Fault::Full, Fault::Read, Fault::Name];
     /// The faults of appends that succeed.
     pub const SILENT: [Fault; 4] = [Fault::Lost, Fault::Torn, Fault::Misdirected, Fault::Flip];
-    /// The faults of appends.
     pub(super) const APPENDS: [Fault; 6] =
         [Fault::Append, Fault::Full, Fault::Lost, Fault::Torn, Fault::Misdirected, Fault::Flip];
 
@@ -58,6 +57,5 @@ pub enum Decay {
 }
 
 impl Decay {
-    /// All of them.
     pub const ALL: [Decay; 4] = [Decay::Flip, Decay::Zero, Decay::Truncate, Decay::Swap];
 }

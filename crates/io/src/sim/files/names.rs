@@ -47,7 +47,6 @@ impl Change {
 }
 
 impl Names {
-    /// These names, all of them durable.
     pub(super) fn durable(names: BTreeMap<PathBuf, SharedContent>) -> Names {
         Names { durable: names.clone(), present: names, unsynced: Vec::new() }
     }
