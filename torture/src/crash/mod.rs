@@ -189,12 +189,7 @@ impl Run<'_> {
     }
 }
 
-fn last_check(
-    options: &Options,
-    folder: &Path,
-    ledger: &Ledger,
-    so_far: &Verdict,
-) -> Result<Verdict> {
+fn last_check(options: &Options, folder: &Path, ledger: &Ledger, so_far: &Verdict) -> Result<Verdict> {
     if so_far.lost + so_far.broken > 0 {
         return Ok(Verdict::default());
     }

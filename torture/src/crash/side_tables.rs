@@ -10,7 +10,8 @@ const BATCHES: u64 = 8;
 const ROWS_PER_BATCH: u64 = 100;
 const INDEX: &str = "number";
 /// Compressible: a dictionary is trained after 256 KB of it.
-const TEXT: &str = "the storage engine keeps rows in the order of their keys, and a row is found without its neighbours; ";
+const TEXT: &str =
+    "the storage engine keeps rows in the order of their keys, and a row is found without its neighbours; ";
 const TEXT_REPEATS: u64 = 10;
 
 /// A table and the last state that the node has acknowledged.

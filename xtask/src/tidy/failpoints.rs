@@ -52,7 +52,8 @@ mod tests {
     fn names_that_are_missing_or_repeated_are_found() {
         let source = |path: &str, text: &str| Source { path: path.into(), text: text.to_owned() };
         let code = "io::failpoint(\"a.b\");\nio::failpoint(\"c\");\n::io::failpoint(\"d\");\nio::failpoint(\"d\");\n";
-        let list = "const X: [(&str, F); 3] = [\n    (\"a.b\", Rare),\n    (\"d\", Rare),\n    (\"e\", Rare),\n];\n";
+        let list =
+            "const X: [(&str, F); 3] = [\n    (\"a.b\", Rare),\n    (\"d\", Rare),\n    (\"e\", Rare),\n];\n";
         let found = check(&[source("crates/a/src/lib.rs", code), source(LIST, list)]);
         let found: Vec<_> = found.into_iter().map(|one| format!("{} {}", one.place, one.what)).collect();
         assert_eq!(

@@ -176,7 +176,10 @@ impl ReadWorkload {
         if depth != CheckDepth::Head
             && let Some(other) = self.foreign_row(part.detail, &answer.r)
         {
-            return wrong(format!("not a row that was loaded under one of the keys: {}", shortened(Some(other))));
+            return wrong(format!(
+                "not a row that was loaded under one of the keys: {}",
+                shortened(Some(other))
+            ));
         }
         let rows = before.unwrap_or(0) + answer.r.len();
         if answer.t == PARTIAL {
@@ -272,9 +275,8 @@ mod tests {
         let part = batch.next(0, &mut query).unwrap();
         let asked: Value = serde_json::from_slice(&query).unwrap();
         assert_eq!(asked[1][1].as_array().map(Vec::len), Some(BATCH_ROWS + 1));
-        let rows = |kind, count| {
-            format!(r#"{{"t":{kind},"r":[{}]}}"#, vec![row.document.as_str(); count].join(","))
-        };
+        let rows =
+            |kind, count| format!(r#"{{"t":{kind},"r":[{}]}}"#, vec![row.document.as_str(); count].join(","));
         assert_eq!(judge(&mut batch, &part, &rows(3, 8)), Verdict::More);
         assert_eq!(judge(&mut batch, &part, &rows(2, 12)), Verdict::Done);
         assert!(matches!(judge(&mut batch, &part, &rows(2, 12)), Verdict::Failed(_)));

@@ -168,7 +168,9 @@ pub(super) fn test_result(
     if let Some(Ok(disk)) = disk {
         result.figures.extend(disk_figures(test, *disk, &result));
     }
-    result.figures.extend(published::engines().iter().flat_map(|engine| published_figures(engine, test, memory)));
+    result
+        .figures
+        .extend(published::engines().iter().flat_map(|engine| published_figures(engine, test, memory)));
     result
 }
 
@@ -190,11 +192,7 @@ fn disk_figures(test: Test, disk: f64, result: &RunResult) -> Vec<Figure> {
     let each = read.zip(documents).filter(|(_, (total, _))| *total > 0.0);
     let mut figures = vec![
         figure("the disk's own random reads of 4 KB", Some(disk), "reads/s"),
-        figure(
-            "read from disk for each document",
-            each.map(|(bytes, (total, _))| bytes / total / 1e3),
-            "KB",
-        ),
+        figure("read from disk for each document", each.map(|(bytes, (total, _))| bytes / total / 1e3), "KB"),
     ];
     // A read_write test does not only read.
     if test != Test::ReadWrite {
