@@ -10,6 +10,7 @@ use serde_json::json;
 use super::WikiArgs;
 use crate::fleet::{Fleet, folder_bytes};
 use crate::machine::memory_group::MemoryGroup;
+use crate::machine::process;
 use crate::sut::{SutRequest, SystemUnderTest};
 use client::admin::Admin;
 use client::handshake::Login;
@@ -72,15 +73,17 @@ impl Server {
     /// Asks the process to end, and waits until it has. Returns the bytes that it had written to disk by then.
     pub(super) fn stop(self) -> anyhow::Result<Option<u64>> {
         let pid = self.sut.watched.first().and_then(|watched| watched.pid);
-        let pid = pid.and_then(|pid| Pid::from_raw(pid as i32)).context("finding the server's process")?;
-        let mut written_bytes = self.written_bytes();
-        kill_process(pid, Signal::TERM).context("stopping the server")?;
+        let pid = pid.context("finding the server's process")?;
+        let written = || process::disk(pid).map(|disk| disk.written_bytes);
+        let mut written_bytes = written();
+        let process = Pid::from_raw(pid as i32).context("finding the server's process")?;
+        kill_process(process, Signal::TERM).context("stopping the server")?;
         let asked = Instant::now();
         while self.fleet.dead().is_empty() {
             if asked.elapsed() > STOP_TIMEOUT {
                 bail!("the server did not stop within {} s", STOP_TIMEOUT.as_secs());
             }
-            written_bytes = written_bytes.max(self.written_bytes());
+            written_bytes = written_bytes.max(written());
             std::thread::sleep(STOP_POLL_INTERVAL);
         }
         Ok(written_bytes)
