@@ -109,7 +109,9 @@ impl LeftoverRows {
             storage::drop_table(&mut batch, table);
             self.replicas.forget_table(table);
         }
+        io::failpoint("table_drop.forgotten");
         self.replicas.engine().write(batch)?;
+        io::failpoint("table_drop.cleared");
         if is_dropped {
             storage::reclaim_table(&**self.replicas.engine(), table);
         }

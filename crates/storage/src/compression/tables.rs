@@ -173,6 +173,7 @@ impl Compression {
             self.decompressing.forget(*table);
             self.settled.forget(*table);
         }
+        io::failpoint("compression.table.dropped");
         self.engine.write(batch)
     }
 
@@ -294,6 +295,7 @@ impl Compression {
         let trained = train(&samples, current.as_deref());
         drop(samples);
         // A dictionary that cannot be stored is not used. The engine's failure is reported by the next write.
+        io::failpoint("compression.trained");
         let adopted = trained.and_then(|content| {
             let record = |number| Some(encode_record(table, number, &content));
             self.store(table, &policy, VERSION_WRITTEN, record, flush).ok().flatten()
@@ -321,7 +323,9 @@ impl Compression {
         });
         let Some(written) = written else { return Ok(None) };
         written?;
+        io::failpoint("compression.dictionary.written");
         flush()?;
+        io::failpoint("compression.dictionary.flushed");
         self.adopted.fetch_add(1, Relaxed);
         Ok(Some(number))
     }
