@@ -12,8 +12,7 @@ use engine::memory::MemoryEngine;
 use engine::{Batch, BufferedEngine, Engine, Space, conformance};
 use log::GroupId;
 use rekindle_storage::{
-    Changes, CompressedEngine, CompressionOptions, Direction, RowChange, RowTexts, ShardRange, Store, Table,
-    TableId, drop_table,
+    Changes, CompressedEngine, CompressionOptions, Direction, Reach, RowChange, RowTexts, ShardRange, Store, Table, TableId, drop_table,
 };
 
 const SMALL: CompressionOptions =
@@ -172,7 +171,7 @@ impl Bed {
         }
         let keys: Vec<PrimaryKey> = self.rows.keys().cloned().collect();
         let mut texts = RowTexts::default();
-        self.table.get_texts(&keys, &mut texts, usize::MAX).unwrap();
+        self.table.get_texts(&keys, Reach::Disk, &mut texts, usize::MAX).unwrap();
         assert_eq!(texts.len(), self.rows.len());
         for direction in [Direction::Ascending, Direction::Descending] {
             let mut batches = snapshot.scan(&KeyRange::all(), direction);

@@ -20,12 +20,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rocksdb::{
-    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBPinnableSlice, FlushOptions, ReadOptions, WriteBatch,
-    WriteOptions,
+    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBPinnableSlice, FlushOptions, ReadOptions, ReadTier,
+    WriteBatch, WriteOptions,
 };
 
 use self::flushes::WrittenBytes;
-use self::view::RocksSnapshot;
+use self::view::{RocksSnapshot, Tier};
 use crate::pre_flush::Hook;
 use crate::{Batch, Change, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
 
@@ -34,6 +34,8 @@ pub struct RocksEngine {
     db: Arc<DB>,
     cache: Cache,
     read: ReadOptions,
+    // For reads that must not wait for the disk.
+    read_in_memory: ReadOptions,
     hook: Arc<Hook>,
     written: Arc<WrittenBytes>,
     history_bytes_max: u64,
@@ -55,8 +57,10 @@ impl RocksEngine {
         flushes::listen(&mut database, Arc::clone(&hook), Arc::clone(&written));
         let db = DB::open_cf_descriptors(&database, dir, spaces).map_err(|error| open_error(dir, error))?;
         let history_bytes_max = options.history_bytes_max;
-        let (db, read) = (Arc::new(db), ReadOptions::default());
-        Ok(RocksEngine { db, cache, read, hook, written, history_bytes_max })
+        let (read, mut read_in_memory) = (ReadOptions::default(), ReadOptions::default());
+        read_in_memory.set_read_tier(ReadTier::BlockCache);
+        let db = Arc::new(db);
+        Ok(RocksEngine { db, cache, read, read_in_memory, hook, written, history_bytes_max })
     }
 
     /// Deletes the files of [`Space::History`] that were completed more than `age` ago. Reads nothing. May wait for work in the
@@ -72,6 +76,11 @@ impl Engine for RocksEngine {
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
+    fn get_in_memory(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read_in_memory)?;
+        Ok(found.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
     fn get_many(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, EngineError> {
         let ascending = keys.is_sorted();
         let column = column(&self.db, space);
@@ -81,7 +90,11 @@ impl Engine for RocksEngine {
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
-        Ok(Arc::new(RocksSnapshot::new(Arc::clone(&self.db))))
+        Ok(Arc::new(RocksSnapshot::new(Arc::clone(&self.db), Tier::Disk)))
+    }
+
+    fn try_snapshot(&self) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
+        Ok(Some(Arc::new(RocksSnapshot::new(Arc::clone(&self.db), Tier::Memory))))
     }
 
     fn write(&self, batch: Batch) -> Result<(), EngineError> {
@@ -144,6 +157,7 @@ impl From<rocksdb::Error> for EngineError {
         let detail = error.into_string();
         match kind {
             rocksdb::ErrorKind::Corruption => EngineError::Corrupt { detail },
+            rocksdb::ErrorKind::Incomplete => EngineError::NotInMemory,
             _ if detail.contains("No space left on device") => EngineError::Full { detail },
             _ => EngineError::Io { detail },
         }
