@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datum::PrimaryKey;
-use foldhash::fast::RandomState;
 use io::memory::{Account, Budget};
 use parking_lot::Mutex;
 use storage::TableId;
@@ -36,7 +35,7 @@ pub(crate) struct Readers {
 #[derive(Default)]
 struct WaitingWrites {
     /// For each row with such a write, the writes after it.
-    rows: Mutex<HashMap<RowId, VecDeque<Job>, RandomState>>,
+    rows: Mutex<HashMap<RowId, VecDeque<Job>>>,
     /// The number of these rows, to be read without the lock.
     count: AtomicUsize,
 }
@@ -82,7 +81,11 @@ impl Readers {
 
     /// Runs `read` on parts of `items`, on this thread and others, if there are enough of them, and returns the results
     /// in the order of the parts. Must be called on a thread that may block.
-    pub fn read_parts<T, R>(&self, items: Vec<T>, read: impl Fn(Vec<T>) -> R + Send + Sync + 'static) -> Vec<R>
+    pub fn read_parts<T, R>(
+        &self,
+        items: Vec<T>,
+        read: impl Fn(Vec<T>) -> R + Send + Sync + 'static,
+    ) -> Vec<R>
     where
         T: Send + 'static,
         R: Send + 'static,

@@ -199,7 +199,9 @@ fn several_rows_are_read_together() {
     let disk = Disk::default();
     let test_node = with_rows(TestNode::with_engine(Arc::new(disk.clone()), 0));
     let keys: Vec<i32> = (0..20).map(|key| 3 * key).collect();
-    let get_all = || json!([78, [vec![json!([15, ["t"]])], keys.iter().map(|key| json!(key)).collect()].concat()]);
+    let mut args = vec![json!([15, ["t"]])];
+    args.extend(keys.iter().map(|key| json!(key)));
+    let get_all = || json!([78, args]);
     let texts = |test_node: &TestNode| match test_node.run("admin", get_all(), Map::new()).unwrap() {
         Outcome::Stream(batches) => Datum::from(batches.concat()).to_json_string(),
         Outcome::Atom(_) => panic!("no stream"),

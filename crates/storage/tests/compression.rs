@@ -12,7 +12,8 @@ use engine::memory::MemoryEngine;
 use engine::{Batch, BufferedEngine, Engine, Space, conformance};
 use log::GroupId;
 use rekindle_storage::{
-    Changes, CompressedEngine, CompressionOptions, Direction, Reach, RowChange, RowTexts, ShardRange, Store, Table, TableId, drop_table,
+    Changes, CompressedEngine, CompressionOptions, Direction, Reach, RowChange, RowTexts, ShardRange, Store,
+    Table, TableId, drop_table,
 };
 
 const SMALL: CompressionOptions =

@@ -10,7 +10,8 @@ use engine::memory::MemoryEngine;
 use engine::{Batch, Engine, Space};
 use log::{GroupId, Lsn};
 use rekindle_storage::{
-    Applied, Changes, Count, Direction, Reach, ReadError, RowChange, RowTexts, ShardRange, Store, Table, TableId, drop_table, tables_present,
+    Applied, Changes, Count, Direction, Reach, ReadError, RowChange, RowTexts, ShardRange, Store, Table,
+    TableId, drop_table, tables_present,
 };
 
 const GROUP: GroupId = GroupId(1);

@@ -11,8 +11,8 @@ use datum::{Datum, PrimaryKey};
 use reql::EvalError;
 use storage::{Reach, TableId};
 
-use super::remote::{CallMode, evaluate_query};
 use super::PointAnswer;
+use super::remote::{CallMode, evaluate_query};
 use crate::routing::OneShot;
 use crate::session::{Query, Session};
 
@@ -54,12 +54,7 @@ impl DiskPoint {
     }
 
     /// Hands over a write of the row under `key`.
-    pub(super) fn write(
-        session: &Session,
-        query: &Arc<Query>,
-        table: TableId,
-        key: PrimaryKey,
-    ) -> DiskPoint {
+    pub(super) fn write(session: &Session, query: &Arc<Query>, table: TableId, key: PrimaryKey) -> DiskPoint {
         let (point, job) = DiskPoint::job(session, query);
         session.service.readers.run_write(table, key, job);
         point
@@ -68,7 +63,8 @@ impl DiskPoint {
     fn job(session: &Session, query: &Arc<Query>) -> (DiskPoint, impl FnOnce() + Send + 'static) {
         session.service.counters().from_disk.fetch_add(1, Ordering::Relaxed);
         let begun = Arc::new(OneShot::default());
-        let (session, query, sender) = (session.clone(), query.clone(), ResultSender { begun: begun.clone(), has_sent: false });
+        let (session, query, sender) =
+            (session.clone(), query.clone(), ResultSender { begun: begun.clone(), has_sent: false });
         let job = move || sender.send(begin(&session, &query));
         (DiskPoint(DiskPointState::Reading(begun)), job)
     }

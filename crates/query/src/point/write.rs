@@ -89,12 +89,7 @@ struct PointEdit<'a> {
 }
 
 /// Starts a write of one row, if the query has a shape of the fast path.
-pub(super) fn begin(
-    session: &Session,
-    query: &Arc<Query>,
-    call: &Call,
-    reach: Reach,
-) -> Option<PointWrite> {
+pub(super) fn begin(session: &Session, query: &Arc<Query>, call: &Call, reach: Reach) -> Option<PointWrite> {
     let global = Options::of(query)?;
     let options = literal_options(call, global.durability)?;
     let plan = PointEdit::of(call)?;
