@@ -13,7 +13,7 @@
 //! The crate is divided into rooms; each uses only those above it in this list:
 //!
 //! - `edit`: the effect of a write on one row, and the options of writes.
-//! - `thread_pool`: threads for queries and scans. `readers`: those for point queries whose rows are on disk.
+//! - `thread_pool`: threads for queries and scans, and for point queries whose rows are on disk.
 //! - `http`: the requests of `r.http`, which the caller of this crate sends.
 //! - `script`: JavaScript in queries, which the caller of this crate runs.
 //! - `routing`: calls to other nodes, leader lookup, batches of reads, and failover from servers that hang.
@@ -40,7 +40,6 @@ mod eval;
 mod feed;
 mod http;
 mod point;
-mod readers;
 mod remote;
 mod request_server;
 mod routing;

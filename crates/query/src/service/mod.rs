@@ -29,10 +29,9 @@ use self::row_lengths::RowLengths;
 use self::served_cursors::ServedCursors;
 use self::system_watches::{SystemWatches, WatchedTable};
 use crate::http::HttpClient;
-use crate::readers::Readers;
 use crate::routing::{Failover, ReadBatches, RemoteCalls, SharedLeaderLookup};
 use crate::script::Scripts;
-use crate::thread_pool::ThreadPool;
+use crate::thread_pool::{Readers, ThreadPool};
 
 pub use client::Client;
 pub use feed_counters::{FeedCounters, FeedKind};

@@ -1,5 +1,5 @@
-//! Which rows a full partition admits: those that were missed before, not long ago. So a row that is read once evicts
-//! none that is read often.
+//! Admission to a full partition: a row is admitted on its second miss, if the first one was not long ago. So a row that
+//! is read once evicts no row that is read often.
 
 /// Misses that are remembered for each cached row. With more, rows that are read seldom are admitted too.
 const MISSES_PER_ROW: usize = 4;

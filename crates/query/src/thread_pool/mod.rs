@@ -2,6 +2,8 @@
 //!
 //! A query scans its ranges on its own thread too, so that it makes progress while all threads of the pool are busy.
 
+mod readers;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +13,8 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use datum::cancel;
 use io::memory::Account;
 use parking_lot::{Condvar, Mutex};
+
+pub(crate) use readers::Readers;
 
 type Task = Box<dyn FnOnce() + Send>;
 

@@ -10,7 +10,7 @@ use io::memory::{Account, Budget};
 use parking_lot::Mutex;
 use storage::TableId;
 
-use crate::thread_pool::ThreadPool;
+use super::ThreadPool;
 
 /// Enough to keep a disk busy: an SSD reaches most of its rate with 32 reads at a time. While all of them wait, further
 /// reads are queued, but queries whose rows are in memory are not affected.
