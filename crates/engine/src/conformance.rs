@@ -72,6 +72,9 @@ fn keys(engine: &dyn Engine, range: ScanRange<'_>, direction: Direction) -> Vec<
 fn a_written_value_is_read(engine: &dyn Engine) {
     assert_eq!(get(engine, Space::Rows, b"a"), None);
     put(engine, Space::Rows, b"a", b"1");
+    let written =
+        engine.get_in_memory(Space::Rows, b"a").expect("a value that was just written is in memory");
+    assert_eq!(written.as_deref(), Some(&b"1"[..]));
     assert_eq!(get(engine, Space::Rows, b"a").as_deref(), Some(&b"1"[..]));
     put(engine, Space::Rows, b"a", b"");
     assert_eq!(get(engine, Space::Rows, b"a").as_deref(), Some(&b""[..]), "empty is not absent");

@@ -22,6 +22,12 @@ pub trait Engine: Send + Sync {
     /// The newest value written under `key`. One point lookup; the returned bytes belong to the caller.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
 
+    /// As [`Engine::get`], for callers that must not wait for the disk: fails with [`EngineError::NotInMemory`] if only
+    /// the disk has the answer. That a key was never written is nearly always known in memory.
+    fn get_in_memory(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.get(space, key)
+    }
+
     /// The newest values written under `keys`, in the order of `keys`. Each is what [`Engine::get`] would return at
     /// some moment of the call. Cheaper than single lookups, most of all when the keys ascend.
     fn get_many(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, EngineError> {
@@ -42,7 +48,7 @@ pub trait Engine: Send + Sync {
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError>;
 
     /// As [`Engine::snapshot`], for callers that must not block: `None` if more than some kilobytes would have to be
-    /// flushed first.
+    /// flushed first. Reads and scans of the view fail with [`EngineError::NotInMemory`] rather than wait for the disk.
     fn try_snapshot(&self) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
         self.snapshot().map(Some)
     }

@@ -27,6 +27,9 @@ pub enum EngineError {
         /// The process that holds it, as far as is known.
         detail: String,
     },
+    /// Only the disk has the value, and the read was one that must not wait for it. It can be repeated where it may.
+    #[error("the value is not in memory")]
+    NotInMemory,
     /// The operating system refused a read or a write.
     #[error("engine could not reach the disk: {detail}")]
     Io {

@@ -43,7 +43,8 @@ mod rocks {
     use parking_lot::Mutex;
     use rekindle_engine::rocks::{EngineOptions, RocksEngine};
     use rekindle_engine::{
-        Batch, BufferedEngine, DeletedKeys, Direction, Engine, EngineError, Occasion, RowRewriter, Space,
+        Batch, BufferedEngine, DeletedKeys, Direction, Engine, EngineError, Occasion, RowRewriter, Snapshot,
+        Space,
     };
 
     use super::*;
@@ -328,6 +329,72 @@ mod rocks {
         engine.set_rewriter(None);
         drop(engine);
         assert_eq!(open(dir.path()).get(Space::Rows, b"row0010").unwrap().unwrap(), "shortaaaa");
+    }
+
+    /// Whether the value of `key` is in memory, and the value.
+    fn in_memory(engine: &RocksEngine, key: &[u8]) -> Option<Option<Bytes>> {
+        match engine.get_in_memory(Space::Rows, key) {
+            Ok(value) => Some(value),
+            Err(EngineError::NotInMemory) => None,
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_read_in_memory_does_not_wait_for_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = open(dir.path());
+        for number in 0..2000_u32 {
+            put(&engine, &(2 * number).to_be_bytes(), &[7; 500]);
+        }
+        put(&engine, b"large", &vec![1; 1 << 20]);
+        assert_eq!(in_memory(&engine, &2_u32.to_be_bytes()), Some(Some(Bytes::from_static(&[7; 500]))));
+        drop(engine);
+        let engine = open(dir.path());
+        // The first read opens the file, with its index and its filter.
+        assert!(engine.get(Space::Rows, &0_u32.to_be_bytes()).unwrap().is_some());
+        assert!(in_memory(&engine, &0_u32.to_be_bytes()).is_some(), "its block is cached");
+        let on_disk = (0..2000_u32).filter(|n| in_memory(&engine, &(2 * n).to_be_bytes()).is_none());
+        assert!(on_disk.count() > 1900);
+        let unknown = (0..2000_u32).filter(|n| match in_memory(&engine, &(2 * n + 1).to_be_bytes()) {
+            Some(value) => {
+                assert_eq!(value, None);
+                false
+            }
+            None => true,
+        });
+        let unknown = unknown.count();
+        assert!(unknown < 100, "the filter does not know {unknown} of 2000 absent keys");
+        put(&engine, &2_u32.to_be_bytes(), b"new");
+        assert_eq!(in_memory(&engine, &2_u32.to_be_bytes()).flatten().as_deref(), Some(&b"new"[..]));
+        assert!(engine.get(Space::Rows, b"large").unwrap().is_some());
+        assert_eq!(in_memory(&engine, b"large"), None, "large values are not cached");
+    }
+
+    #[test]
+    fn a_view_for_callers_that_must_not_block_does_not_wait_for_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = open(dir.path());
+        (0..2000_u32).for_each(|number| put(&engine, &number.to_be_bytes(), &[7; 500]));
+        drop(engine);
+        let engine = open(dir.path());
+        let scan = |view: Arc<dyn Snapshot>| {
+            let mut scan = view.scan(Space::Rows, (Bound::Unbounded, Bound::Unbounded), Direction::Ascending);
+            let mut rows = 0;
+            loop {
+                match scan.next() {
+                    Ok(Some(_)) => rows += 1,
+                    Ok(None) => return Ok(rows),
+                    Err(EngineError::NotInMemory) => return Err(rows),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        };
+        let view = || engine.try_snapshot().unwrap().expect("nothing is buffered");
+        assert_eq!(scan(view()), Err(0));
+        assert!(matches!(view().get(Space::Rows, &5_u32.to_be_bytes()), Err(EngineError::NotInMemory)));
+        assert_eq!(scan(engine.snapshot().unwrap()), Ok(2000));
+        assert_eq!(scan(view()), Ok(2000), "the blocks are cached now");
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! The crate is divided into rooms; each uses only those above it in this list:
 //!
 //! - `edit`: the effect of a write on one row, and the options of writes.
-//! - `thread_pool`: threads for queries and scans.
+//! - `thread_pool`: threads for queries and scans, and for point queries whose rows are on disk.
 //! - `http`: the requests of `r.http`, which the caller of this crate sends.
 //! - `script`: JavaScript in queries, which the caller of this crate runs.
 //! - `routing`: calls to other nodes, leader lookup, batches of reads, and failover from servers that hang.
@@ -55,7 +55,7 @@ mod value;
 mod write;
 
 pub use http::{Auth, HttpClient, HttpFailure, HttpRequest, HttpResponse, HttpSession, Method};
-pub use point::{PointAnswer, PointWrite, RemotePoint};
+pub use point::{DiskPoint, PointAnswer, PointWrite, RemotePoint};
 pub use remote::{REQUEST_VERSION, reencode_request};
 pub use reql::BatchLimits;
 pub use request_server::QueryServer;

@@ -110,6 +110,13 @@ impl Session for NodeSession {
                 let answer = async move { read.await.map(atom).map_err(Failure::from) };
                 ParsedQuery { noreply, kind: QueryKind::PointRead, work: Work::Pending(Box::pin(answer)) }
             }
+            Some(PointAnswer::DiskRead(read)) => {
+                let answer = async move { read.await.map(atom).map_err(Failure::from) };
+                ParsedQuery { noreply, kind: QueryKind::PointRead, work: Work::Pending(Box::pin(answer)) }
+            }
+            Some(PointAnswer::RowsOnDisk) => {
+                ParsedQuery { noreply, kind: QueryKind::Read, work: self.rows_from_disk(query) }
+            }
             Some(PointAnswer::Write(write)) => {
                 let answer = async move { write.await.map(atom).map_err(Failure::from) };
                 ParsedQuery { noreply, kind: QueryKind::PointWrite, work: Work::Pending(Box::pin(answer)) }
@@ -120,6 +127,15 @@ impl Session for NodeSession {
 }
 
 impl NodeSession {
+    /// Reads the rows of a query whose rows are on disk.
+    fn rows_from_disk(&self, query: Arc<Query>) -> Work {
+        let session = self.session.clone();
+        Work::Blocking(Box::new(move |cancel: Arc<Cancel>| match session.rows_from_disk(&query) {
+            Some(rows) => Ok(Answer::Texts(rows.into_bytes())),
+            None => first_answer(session.run(&query, cancel).map_err(failure)?),
+        }))
+    }
+
     /// Runs the query to its answer or to the first batch of its stream.
     fn blocking(&self, query: Arc<Query>) -> Work {
         let session = self.session.clone();

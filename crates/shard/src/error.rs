@@ -61,6 +61,15 @@ impl WriteError {
     pub fn is_definite(&self) -> bool {
         matches!(self, WriteError::Definite { .. })
     }
+
+    /// Whether the write was only refused because it must not wait for the disk ([`ReadError::needs_disk`]).
+    #[must_use]
+    pub fn needs_disk(&self) -> bool {
+        match self {
+            WriteError::Definite { cause: WriteRefusal::Read(error) } => error.needs_disk(),
+            WriteError::Definite { .. } | WriteError::Indeterminate { .. } => false,
+        }
+    }
 }
 
 impl From<WriteRefusal> for WriteError {

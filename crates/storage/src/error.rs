@@ -37,6 +37,14 @@ pub enum ReadError {
     Engine(#[from] EngineError),
 }
 
+impl ReadError {
+    /// Whether the read only failed because it must not wait for the disk.
+    #[must_use]
+    pub fn needs_disk(&self) -> bool {
+        matches!(self, ReadError::Engine(EngineError::NotInMemory))
+    }
+}
+
 /// Why this program cannot use the content of an engine.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {

@@ -5,6 +5,7 @@
 //!
 //! - [`Store`]: an engine with a row cache; holds all tables of a node
 //! - [`Table`]: the newest rows; [`TableSnapshot`]: the rows at one moment
+//! - [`Reach`]: whether a read may wait for the disk; [`RowAhead`]: a row that is read before it is latched
 //! - [`RowScan`], [`RowBatch`]: many rows, read in blocks that their rows share
 //! - [`RowTexts`]: rows as JSON texts for a client
 //! - [`RowChange`], [`Changes`]: changes of rows
@@ -27,7 +28,9 @@ mod index;
 mod index_build;
 mod index_scan;
 mod layout;
+mod reach;
 mod row;
+mod row_ahead;
 mod row_cache;
 mod row_texts;
 mod scan;
@@ -49,6 +52,8 @@ pub use history::HistoryRecord;
 pub use index::{IndexChange, IndexEntry, IndexId};
 pub use index_build::IndexBuild;
 pub use index_scan::{IndexHit, IndexRange, IndexScan};
+pub use reach::Reach;
+pub use row_ahead::RowAhead;
 pub use row_cache::RowCacheStats;
 pub use row_texts::RowTexts;
 pub use scan::RowScan;

@@ -50,6 +50,14 @@ impl RowTexts {
         row.write_json(&mut self.bytes);
     }
 
+    /// Adds all rows of `others`.
+    pub fn append(&mut self, others: &RowTexts) {
+        if !others.is_empty() {
+            self.push(others.json());
+            self.rows += others.rows - 1;
+        }
+    }
+
     /// Reserves memory for `rows` more rows of the average size of those here.
     pub fn expect(&mut self, rows: usize) {
         let each = self.json().len().checked_div(self.rows).unwrap_or_default();
@@ -96,6 +104,12 @@ mod tests {
         texts.push_row(&row);
         assert_eq!((texts.len(), texts.bytes()), (2, 16));
         assert_eq!(texts.json(), b"{\"id\":1},{\"id\":2}");
+        let mut all = RowTexts::default();
+        all.append(&texts);
+        assert_eq!(all, texts);
+        all.append(&RowTexts::default());
+        all.append(&texts);
+        assert_eq!((all.len(), all.json()), (4, &b"{\"id\":1},{\"id\":2},{\"id\":1},{\"id\":2}"[..]));
         let bytes = texts.into_bytes();
         assert_eq!(&bytes[RowTexts::ROOM_BYTES..], b"{\"id\":1},{\"id\":2}");
     }

@@ -9,7 +9,7 @@ use engine::{Change, Engine, EngineError, Space};
 use crate::change::DETACHED_BYTES_MAX;
 use crate::layout::{RowKey, claim};
 use crate::row_cache::{BatchLookup, CacheLookup, RowCache, RowCacheStats};
-use crate::{Changes, FormatError, RowTexts};
+use crate::{Changes, FormatError, RowAhead, RowTexts};
 
 /// The store of a node's tables. Every change of a row must go through it, so that its cache stays correct.
 pub struct Store {
@@ -74,9 +74,25 @@ impl Store {
             CacheLookup::Row(row) => return Ok(Some(row)),
             CacheLookup::Missing(permit) => permit,
         };
-        let Some((row, row_bytes)) = read()? else { return Ok(None) };
+        let found = read().inspect_err(|_| self.rows.uncount_miss(&permit))?;
+        let Some((row, row_bytes)) = found else { return Ok(None) };
         self.rows.keep(&permit, key, &row, row_bytes);
         Ok(Some(row))
+    }
+
+    /// As [`Store::row`], for a caller that has to know later whether the row is still the newest one.
+    pub(crate) fn row_ahead<E>(
+        &self,
+        key: &[u8],
+        read: impl FnOnce() -> Result<Option<(Object, usize)>, E>,
+    ) -> Result<RowAhead, E> {
+        let permit = self.rows.permit(key);
+        Ok(RowAhead { row: self.row(key, read)?, permit })
+    }
+
+    /// Whether the engine still has the row in `ahead`.
+    pub(crate) fn is_newest(&self, ahead: &RowAhead) -> bool {
+        self.rows.is_unchanged(&ahead.permit)
     }
 
     /// Calls `read_row` with the row at the engine's key `key`, or `None` if there is none: from the cache, perhaps
@@ -94,7 +110,8 @@ impl Store {
             Ok(taken) => return Ok(taken),
             Err(missed) => missed,
         };
-        let Some((row, row_bytes)) = read()? else { return Ok(read_row(None)) };
+        let found = read().inspect_err(|_| self.rows.uncount_miss(&permit))?;
+        let Some((row, row_bytes)) = found else { return Ok(read_row(None)) };
         self.rows.keep(&permit, key, &row, row_bytes);
         Ok(read_row(Some(&row)))
     }
@@ -112,7 +129,8 @@ impl Store {
         let lookups = self.rows.look_up_many(keys);
         let is_missing = |i: &usize| matches!(lookups.get(*i), Some(BatchLookup::Missing(_)));
         let missing: Vec<usize> = (0..keys.len()).filter(is_missing).collect();
-        let mut found = if missing.is_empty() { Vec::new() } else { read(&missing)? }.into_iter();
+        let found = if missing.is_empty() { Ok(Vec::new()) } else { read(&missing) };
+        let mut found = found.inspect_err(|_| self.uncount_misses(&lookups))?.into_iter();
         lookups.iter().take(PREFETCH_ROWS).for_each(|lookup| self.rows.prefetch_entry(lookup));
         for (i, (key, lookup)) in keys.iter().zip(&lookups).enumerate() {
             if texts.bytes() >= bytes_max {
@@ -139,6 +157,14 @@ impl Store {
             row.iter().for_each(|(row, _)| texts.push_row(row));
         }
         Ok(())
+    }
+
+    fn uncount_misses(&self, lookups: &[BatchLookup]) {
+        for lookup in lookups {
+            if let BatchLookup::Missing(permit) = lookup {
+                self.rows.uncount_miss(permit);
+            }
+        }
     }
 }
 

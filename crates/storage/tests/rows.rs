@@ -10,8 +10,8 @@ use engine::memory::MemoryEngine;
 use engine::{Batch, Engine, Space};
 use log::{GroupId, Lsn};
 use rekindle_storage::{
-    Applied, Changes, Count, Direction, ReadError, RowChange, RowTexts, ShardRange, Store, Table, TableId,
-    drop_table, tables_present,
+    Applied, Changes, Count, Direction, Reach, ReadError, RowChange, RowTexts, ShardRange, Store, Table,
+    TableId, drop_table, tables_present,
 };
 
 const GROUP: GroupId = GroupId(1);
@@ -228,7 +228,7 @@ fn many_rows_are_read_as_one_after_the_other() {
     let texts = |keys: &[PrimaryKey]| {
         let mut texts = RowTexts::default();
         texts.push(b"0");
-        table.get_texts(keys, &mut texts, usize::MAX).unwrap();
+        table.get_texts(keys, Reach::Disk, &mut texts, usize::MAX).unwrap();
         String::from_utf8(texts.json().to_vec()).unwrap()
     };
     let expected = |rows: &[u32]| {
@@ -250,12 +250,12 @@ fn many_rows_are_read_as_one_after_the_other() {
     write(&large, table.id(), &key(4.0), Some(&document(4, 20_000)));
     for _ in 0..2 {
         let mut texts = RowTexts::default();
-        table.get_texts(&keys[..3], &mut texts, usize::MAX).unwrap();
+        table.get_texts(&keys[..3], Reach::Disk, &mut texts, usize::MAX).unwrap();
         assert_eq!((texts.len(), texts.bytes()), (3, 2 * (20_000 + 17) + 21));
     }
     assert_eq!(large.row_cache_stats().misses, 2, "it is at hand nevertheless");
     let mut few = RowTexts::default();
-    table.get_texts(&keys, &mut few, 20_001).unwrap();
+    table.get_texts(&keys, Reach::Disk, &mut few, 20_001).unwrap();
     assert_eq!(few.len(), 1, "no more are copied than are wanted");
 }
 

@@ -28,7 +28,7 @@ use rocksdb::{
 
 use self::flushes::WrittenBytes;
 use self::reclaim::{DeletedRange, Reclaimer};
-use self::view::RocksSnapshot;
+use self::view::{RocksSnapshot, Tier};
 use crate::pre_flush::Hook;
 use crate::row_rewriter::RewriterCell;
 use crate::{
@@ -43,6 +43,8 @@ pub struct RocksEngine {
     db: Arc<DB>,
     cache: Cache,
     read: ReadOptions,
+    // For reads that must not wait for the disk.
+    read_in_memory: ReadOptions,
     hook: Arc<Hook>,
     rewriter: Arc<RewriterCell>,
     written: Arc<WrittenBytes>,
@@ -70,10 +72,22 @@ impl RocksEngine {
         flushes::listen(&mut database, Arc::clone(&hook), Arc::clone(&written));
         let db = DB::open_cf_descriptors(&database, dir, spaces).map_err(|error| open_error(dir, error))?;
         let history_bytes_max = options.history_bytes_max;
-        let (db, read) = (Arc::new(db), ReadOptions::default());
+        let (read, mut read_in_memory) = (ReadOptions::default(), ReadOptions::default());
+        read_in_memory.set_read_tier(ReadTier::BlockCache);
+        let db = Arc::new(db);
         let reclaimer = Reclaimer::start(&db, Arc::clone(&hook))
             .map_err(|cause| EngineError::Io { detail: format!("cannot start a thread: {cause}") })?;
-        Ok(RocksEngine { reclaimer, db, cache, read, hook, rewriter, written, history_bytes_max })
+        Ok(RocksEngine {
+            reclaimer,
+            db,
+            cache,
+            read,
+            read_in_memory,
+            hook,
+            rewriter,
+            written,
+            history_bytes_max,
+        })
     }
 
     /// Deletes the files of [`Space::History`] that were completed more than `age` ago. Reads nothing. May wait for work in the
@@ -86,6 +100,11 @@ impl RocksEngine {
 impl Engine for RocksEngine {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read)?;
+        Ok(found.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    fn get_in_memory(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read_in_memory)?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
@@ -106,7 +125,11 @@ impl Engine for RocksEngine {
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
-        Ok(Arc::new(RocksSnapshot::new(Arc::clone(&self.db))))
+        Ok(Arc::new(RocksSnapshot::new(Arc::clone(&self.db), Tier::Disk)))
+    }
+
+    fn try_snapshot(&self) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
+        Ok(Some(Arc::new(RocksSnapshot::new(Arc::clone(&self.db), Tier::Memory))))
     }
 
     fn write(&self, batch: Batch) -> Result<(), EngineError> {
@@ -188,6 +211,7 @@ impl From<rocksdb::Error> for EngineError {
         let detail = error.into_string();
         match kind {
             rocksdb::ErrorKind::Corruption => EngineError::Corrupt { detail },
+            rocksdb::ErrorKind::Incomplete => EngineError::NotInMemory,
             _ if detail.contains("No space left on device") => EngineError::Full { detail },
             _ => EngineError::Io { detail },
         }

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rocksdb::{DB, DBRawIterator, ReadOptions};
+use rocksdb::{DB, DBRawIterator, ReadOptions, ReadTier};
 
 use super::bounds::{first_excluded, first_included, successor};
 use super::{column, split_points};
@@ -15,16 +15,34 @@ use crate::{Direction, EngineError, Pair, Scan, ScanRange, Snapshot, Space, scan
 /// from the second block of a scan on, again and again, even if all blocks are cached.
 const READAHEAD_BYTES: usize = 32 << 10;
 
+/// Where a view looks for values.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tier {
+    /// In memtables and cached blocks; reads of other values fail.
+    Memory,
+    /// Everywhere.
+    Disk,
+}
+
+impl Tier {
+    fn apply_to(self, read: &mut ReadOptions) {
+        if self == Tier::Memory {
+            read.set_read_tier(ReadTier::BlockCache);
+        }
+    }
+}
+
 /// A view of the database at one sequence number.
 pub(super) struct RocksSnapshot {
     // Fields are dropped in this order: options that name the snapshot, the snapshot, the database.
     read: ReadOptions,
     snapshot: rocksdb::Snapshot<'static>,
     db: Arc<DB>,
+    tier: Tier,
 }
 
 impl RocksSnapshot {
-    pub(super) fn new(db: Arc<DB>) -> Self {
+    pub(super) fn new(db: Arc<DB>, tier: Tier) -> Self {
         let snapshot = db.snapshot();
         // SAFETY: the snapshot borrows the `DB` inside the `Arc`, whose address does not change
         // and which lives until `self.db` is dropped, after `self.snapshot`. No method hands the
@@ -32,7 +50,8 @@ impl RocksSnapshot {
         let snapshot: rocksdb::Snapshot<'static> = unsafe { mem::transmute(snapshot) };
         let mut read = ReadOptions::default();
         read.set_snapshot(&snapshot);
-        RocksSnapshot { read, snapshot, db }
+        tier.apply_to(&mut read);
+        RocksSnapshot { read, snapshot, db, tier }
     }
 }
 
@@ -44,6 +63,7 @@ impl Snapshot for RocksSnapshot {
 
     fn scan(self: Arc<Self>, space: Space, range: ScanRange<'_>, direction: Direction) -> Box<dyn Scan> {
         let mut read = ReadOptions::default();
+        self.tier.apply_to(&mut read);
         if let Some(start) = first_included(range.0) {
             read.set_iterate_lower_bound(start);
         }

@@ -191,6 +191,13 @@ impl Engine for BufferedEngine {
         }
     }
 
+    fn get_in_memory(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        match self.shared.find(space, key) {
+            Some(known) => Ok(known.map(|value| Bytes::copy_from_slice(&value))),
+            None => self.shared.engine.get_in_memory(space, key),
+        }
+    }
+
     fn get_many(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, EngineError> {
         // The buffers are read first: changes flushed in between are in the engine by then.
         let known: Vec<_> = keys.iter().map(|key| self.shared.find(space, key)).collect();
@@ -218,7 +225,8 @@ impl Engine for BufferedEngine {
             return Ok(None);
         }
         drop(buffers);
-        self.snapshot().map(Some)
+        self.shared.flush_to_engine()?;
+        self.shared.engine.try_snapshot()
     }
 
     fn write(&self, batch: Batch) -> Result<(), EngineError> {

@@ -1,8 +1,11 @@
 //! The fast path: reads and writes of one row, and reads of a few, by the primary key. Queries are recognised by their
-//! shape and run without a thread of their own. A read completes at once, a write with its ticket.
+//! shape and run without a thread of their own. A read completes at once, a write with its ticket. If a row is not in
+//! memory, a reader thread reads it, so that the other queries of the thread do not wait for the disk
+//! (docs/decisions/0054-reads-beyond-memory.md).
 //!
 //! Every other query, and every query with an error, takes the slow path, which has the same result.
 
+mod disk;
 mod range;
 mod remote;
 mod shape;
@@ -15,9 +18,10 @@ use cluster::{Catalog, TableHandle};
 use datum::key::bucket_of;
 use datum::{Datum, PrimaryKey};
 use reql::{EvalError, Op, Term};
-use shard::ReadError;
-use storage::RowTexts;
+use shard::{ReadError, Shard};
+use storage::{Reach, RowTexts};
 
+pub use disk::DiskPoint;
 pub use remote::RemotePoint;
 pub use write::PointWrite;
 
@@ -42,33 +46,52 @@ pub enum PointAnswer {
     Count(Datum),
     /// A read that waits for another node.
     RemoteRead(RemotePoint),
+    /// A read that waits for the disk.
+    DiskRead(DiskPoint),
+    /// A read of some rows that needs the disk: for [`Session::rows_from_disk`], on a thread that may block.
+    RowsOnDisk,
     /// A write that waits for its outcome.
     Write(PointWrite),
 }
 
 impl Session {
     /// Runs `query`, or starts it, if it has a shape of the fast path. `None` means that [`Session::run`] has to run
-    /// it. It does not wait for the disk to write, though some kilobytes of rows may first go to the engine's memory,
-    /// as with a write; a read may wait for the disk to read. After a [`PointAnswer::Write`] or a
+    /// it. It does not wait for the disk, though some kilobytes of rows may first go to the engine's memory, as with a
+    /// write. After a [`PointAnswer::Write`] or a
     /// [`PointAnswer::RemoteRead`] the caller must call [`crate::Service::flush`]: otherwise it waits until another
     /// caller does.
     #[must_use]
     pub fn point(&self, query: &Arc<Query>) -> Option<PointAnswer> {
-        let answer = self.begin_point(query, CallMode::Batched)?;
-        self.service.counters().queries.fetch_add(1, Ordering::Relaxed);
+        let answer = self.begin_point(query, CallMode::Batched, Reach::Memory)?;
+        if !matches!(answer, PointAnswer::RowsOnDisk) {
+            self.service.counters().queries.fetch_add(1, Ordering::Relaxed);
+        }
         Some(answer)
     }
 
+    /// The rows of a query with [`PointAnswer::RowsOnDisk`], read by several threads. `None` means that
+    /// [`Session::run`] has to run the query. Blocks.
+    #[must_use]
+    pub fn rows_from_disk(&self, query: &Arc<Query>) -> Option<RowTexts> {
+        let Some(PointAnswer::Rows(rows)) = self.begin_point(query, CallMode::Alone, Reach::Disk) else {
+            return None;
+        };
+        let counters = self.service.counters();
+        counters.queries.fetch_add(1, Ordering::Relaxed);
+        counters.from_disk.fetch_add(1, Ordering::Relaxed);
+        Some(rows)
+    }
+
     /// The same for a query that was counted before.
-    fn begin_point(&self, query: &Arc<Query>, call_mode: CallMode) -> Option<PointAnswer> {
+    fn begin_point(&self, query: &Arc<Query>, call_mode: CallMode, reach: Reach) -> Option<PointAnswer> {
         let Term::Call(call) = &query.term else { return None };
         Some(match (call.op, call.args.as_slice()) {
-            (Op::Get, _) => get(self, query, call_mode)?,
-            (Op::GetAll, args) if call.optargs.is_empty() => PointAnswer::Rows(get_all(self, query, args)?),
+            (Op::Get, _) => get(self, query, call_mode, reach)?,
+            (Op::GetAll, args) if call.optargs.is_empty() => get_all(self, query, args, reach)?,
             (Op::Count, [table]) if call.optargs.is_empty() => PointAnswer::Count(count(self, query, table)?),
             (Op::Limit, _) => PointAnswer::Rows(range::first_rows(self, query, call)?),
             (Op::Insert | Op::Update | Op::Replace | Op::Delete, _) => {
-                PointAnswer::Write(write::begin(self, query, call)?)
+                PointAnswer::Write(write::begin(self, query, call, reach)?)
             }
             _ => return None,
         })
@@ -89,7 +112,7 @@ fn readable<'c>(
 }
 
 /// `get_all` with a few literal keys, whose shards are all on this node.
-fn get_all(session: &Session, query: &Query, args: &[Term]) -> Option<RowTexts> {
+fn get_all(session: &Session, query: &Query, args: &[Term], reach: Reach) -> Option<PointAnswer> {
     let (table, keys) = args.split_first().filter(|(_, keys)| keys.len() <= KEYS_MAX)?;
     let key = |term: &Term| match term {
         Term::Datum(key) => PrimaryKey::encode(key).ok(),
@@ -108,12 +131,38 @@ fn get_all(session: &Session, query: &Query, args: &[Term]) -> Option<RowTexts> 
     for keys in keys.chunk_by(|a, b| std::ptr::eq(table.shard(a), table.shard(b))) {
         let Some(first) = keys.first() else { continue };
         let Target::Local(shard) = session.service.reader(table.shard(first), mode)? else { return None };
-        shard.get_texts(keys, &mut rows, bytes_max).ok()?;
+        let read = match reach {
+            Reach::Memory => shard.get_texts(keys, reach, &mut rows, bytes_max),
+            Reach::Disk => texts_from_disk(session, shard, keys, &mut rows, bytes_max),
+        };
+        match read {
+            Err(error) if error.needs_disk() => return Some(PointAnswer::RowsOnDisk),
+            read => read.ok()?,
+        }
     }
     // More rows would be more than one batch, and if a row is missing the interleaved order is another one.
     let fits = rows.bytes() < bytes_max && rows.len() == keys.len();
     session.service.counters().rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
-    fits.then_some(rows)
+    fits.then_some(PointAnswer::Rows(rows))
+}
+
+/// Appends rows as [`Shard::get_texts`] does. Several threads read the disk.
+fn texts_from_disk(
+    session: &Session,
+    shard: &Arc<Shard>,
+    keys: &[PrimaryKey],
+    rows: &mut RowTexts,
+    bytes_max: usize,
+) -> Result<(), ReadError> {
+    let shard = shard.clone();
+    let read = move |keys: Vec<PrimaryKey>| {
+        let mut texts = RowTexts::default();
+        shard.get_texts(&keys, Reach::Disk, &mut texts, bytes_max).map(|()| texts)
+    };
+    for texts in session.service.readers.read_parts(keys.to_vec(), read) {
+        rows.append(&texts?);
+    }
+    Ok(())
 }
 
 /// The number of rows of a table whose shards are all on this node; it is stored.
@@ -135,7 +184,7 @@ fn count(session: &Session, query: &Query, table: &Term) -> Option<Datum> {
     Some(Datum::Number(count as f64))
 }
 
-fn get(session: &Session, query: &Arc<Query>, call_mode: CallMode) -> Option<PointAnswer> {
+fn get(session: &Session, query: &Arc<Query>, call_mode: CallMode, reach: Reach) -> Option<PointAnswer> {
     let row = Row::of(&query.term)?;
     let key = PrimaryKey::encode(row.key).ok()?;
     let catalog = session.service.node().catalog_guard();
@@ -154,13 +203,17 @@ fn get(session: &Session, query: &Arc<Query>, call_mode: CallMode) -> Option<Poi
         // The confirmation of the leader may take a while.
         Target::Local(_) if mode == ReadMode::Majority => None,
         Target::Local(shard) => {
-            session.service.counters().rows_read.fetch_add(1, Ordering::Relaxed);
-            match shard.get(&key) {
-                Ok(row) => Some(PointAnswer::Read(Ok(row.map_or(Datum::Null, Datum::Object)))),
+            let row = match shard.get_within(&key, reach) {
+                Ok(row) => Ok(row.map_or(Datum::Null, Datum::Object)),
                 // The slow path finds the row's new shard.
-                Err(ReadError::WrongShard { .. }) => None,
-                Err(error) => Some(PointAnswer::Read(Err(read_failed(&error)))),
-            }
+                Err(ReadError::WrongShard { .. }) => return None,
+                Err(error) if error.needs_disk() => {
+                    return Some(PointAnswer::DiskRead(DiskPoint::read(session, query)));
+                }
+                Err(error) => Err(read_failed(&error)),
+            };
+            session.service.counters().rows_read.fetch_add(1, Ordering::Relaxed);
+            Some(PointAnswer::Read(row))
         }
         Target::Remote(server) => {
             let batch = BatchKey { server, table: table.config.id, mode };

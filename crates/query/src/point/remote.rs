@@ -13,7 +13,7 @@ use cluster::{RpcError, ServerId, ShardHandle};
 use datum::{Datum, PrimaryKey};
 use reql::codec::Codec;
 use reql::{Cancel, EvalError};
-use storage::TableId;
+use storage::{Reach, TableId};
 
 use super::PointAnswer;
 use crate::remote::{
@@ -47,17 +47,17 @@ enum RemotePointState {
     NotHere,
     /// It waits for the next attempt.
     Waiting(Arc<OneShot<()>>),
-    /// A write that was started again is local now.
-    Local(LocalWrite),
+    /// The query was started again, and its row is on this node now.
+    Local(LocalPoint),
     /// The slow path evaluates the query.
     Evaluating(Arc<OneShot<Result<Datum, EvalError>>>),
 }
 
-pub(super) type LocalWrite = Pin<Box<dyn Future<Output = Result<Datum, EvalError>> + Send>>;
+pub(super) type LocalPoint = Pin<Box<dyn Future<Output = Result<Datum, EvalError>> + Send>>;
 
 /// Where a write is after it was started again.
 pub(super) enum Retried {
-    Local(LocalWrite),
+    Local(LocalPoint),
     Remote(Box<RemotePoint>),
 }
 
@@ -201,8 +201,11 @@ impl Retry {
     fn begin_again(&mut self) -> Result<RemotePointState, Result<Datum, EvalError>> {
         self.attempts.check(&self.session, &self.shard, self.mode).map_err(Err)?;
         let query = self.query.as_ref().map(KeptQuery::query).transpose().map_err(Err)?;
-        match query.and_then(|query| self.session.begin_point(&query, self.attempts.call_mode)) {
+        let begun =
+            query.and_then(|query| self.session.begin_point(&query, self.attempts.call_mode, Reach::Memory));
+        match begun {
             Some(PointAnswer::Read(answer)) => Err(answer),
+            Some(PointAnswer::DiskRead(point)) => Ok(RemotePointState::Local(Box::pin(point))),
             Some(PointAnswer::RemoteRead(point)) => Ok(self.send_as(point)),
             Some(PointAnswer::Write(write)) => match write.retried(self.attempts) {
                 Retried::Remote(point) => Ok(self.send_as(*point)),
@@ -233,7 +236,7 @@ impl Retry {
     }
 }
 
-fn evaluate_query(session: &Session, query: &Query) -> Result<Datum, EvalError> {
+pub(super) fn evaluate_query(session: &Session, query: &Query) -> Result<Datum, EvalError> {
     match session.run(query, Arc::new(Cancel::new())) {
         Ok(answered) => match answered.answer {
             Answer::Atom(datum) => Ok(datum),

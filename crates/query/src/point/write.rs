@@ -11,8 +11,10 @@ use datum::{Datum, Object, PrimaryKey, Text, Time};
 use log::Durability;
 use reql::purity::{self, Determinism};
 use reql::{Call, Cancel, Env, EvalError, Op, ResultKind, Scope, SeededRandom, Term};
-use shard::{Shard, WriteTicket};
+use shard::{Shard, WriteError, WriteTicket};
+use storage::Reach;
 
+use super::disk::DiskPoint;
 use super::remote::{Attempts, RemotePoint, Retried, Retry};
 use super::shape::{Options, Row, TableName};
 use crate::context::EvalParams;
@@ -37,6 +39,8 @@ enum PointWriteState {
         retry: Option<Retry>,
     },
     Remote(RemotePoint),
+    /// The row that it changes is on disk.
+    Disk(DiskPoint),
 }
 
 impl Future for PointWrite {
@@ -52,6 +56,7 @@ impl Future for PointWrite {
                     Poll::Ready(Err(error)) => Err(error),
                 },
                 PointWriteState::Remote(point) => return Pin::new(point).poll(context),
+                PointWriteState::Disk(point) => return Pin::new(point).poll(context),
             };
             match refused {
                 Ok(retry) => self.0 = PointWriteState::Remote(RemotePoint::wait_for_other_leader(retry)),
@@ -66,6 +71,7 @@ impl PointWrite {
     pub(super) fn retried(self, attempts: Attempts) -> Retried {
         match self.0 {
             PointWriteState::Remote(point) => Retried::Remote(Box::new(point)),
+            PointWriteState::Disk(point) => Retried::Local(Box::pin(point)),
             PointWriteState::Local { ticket, answer, mut retry } => {
                 retry.iter_mut().for_each(|retry| retry.continue_from(attempts));
                 Retried::Local(Box::pin(PointWrite(PointWriteState::Local { ticket, answer, retry })))
@@ -83,7 +89,7 @@ struct PointEdit<'a> {
 }
 
 /// Starts a write of one row, if the query has a shape of the fast path.
-pub(super) fn begin(session: &Session, query: &Arc<Query>, call: &Call) -> Option<PointWrite> {
+pub(super) fn begin(session: &Session, query: &Arc<Query>, call: &Call, reach: Reach) -> Option<PointWrite> {
     let global = Options::of(query)?;
     let options = literal_options(call, global.durability)?;
     let plan = PointEdit::of(call)?;
@@ -105,8 +111,19 @@ pub(super) fn begin(session: &Session, query: &Arc<Query>, call: &Call) -> Optio
             session, query, handle, None,
         ))))),
         Some(Target::Local(shard)) => {
+            let from_disk = || {
+                let point = DiskPoint::write(session, query, table.config.id, key.clone());
+                Some(PointWrite(PointWriteState::Disk(point)))
+            };
+            if reach == Reach::Memory && session.service.readers.has_write(table.config.id, &key) {
+                return from_disk();
+            }
             let retry = handle.may_move().then(|| Retry::new(session, query, handle, None));
-            propose(session, table, shard, &key, &edit, options, result, retry)
+            match propose(session, table, shard, &key, &edit, options, reach, result, retry) {
+                Err(error) if error.needs_disk() => from_disk(),
+                // An error here wrote nothing: the slow path meets it again, or finds the row's new shard.
+                proposed => proposed.ok(),
+            }
         }
         Some(Target::Remote(server)) => {
             let request = Request::Write(WriteRequest {
@@ -165,9 +182,10 @@ fn propose(
     key: &PrimaryKey,
     edit: &Edit,
     options: WriteOptions,
+    reach: Reach,
     mut result: WriteResult,
     retry: Option<Retry>,
-) -> Option<PointWrite> {
+) -> Result<PointWrite, WriteError> {
     let random = SeededRandom::new(0);
     let env = Env {
         now: Time::new(session.service.node().clock().unix().as_secs_f64(), 0),
@@ -184,11 +202,10 @@ fn propose(
         (decision(&report), report)
     };
     let durability = options.durability.unwrap_or(table.config.durability);
-    // An error here wrote nothing: the slow path meets it again, or finds the row's new shard.
-    let (report, ticket) = shard.write_deferred(key, durability, decide).ok()?;
+    let (report, ticket) = shard.write_deferred(key, durability, reach, decide)?;
     session.service.counters().rows_written.fetch_add(1, Ordering::Relaxed);
     result.add(report);
-    Some(PointWrite(PointWriteState::Local { ticket, answer: result.into_datum(), retry }))
+    Ok(PointWrite(PointWriteState::Local { ticket, answer: result.into_datum(), retry }))
 }
 
 impl<'a> PointEdit<'a> {

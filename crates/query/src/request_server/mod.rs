@@ -1,6 +1,7 @@
 //! The server for requests of other nodes. It uses the code that serves this node's own queries.
 //!
-//! Reads and writes of one row run on the thread that received the request, all other requests on threads of a pool.
+//! Reads and writes of one row run on the thread that received the request if the row is in memory, else on a reader
+//! thread; all other requests on threads of a pool.
 //! The sending node has checked the permissions of the user.
 
 mod cursors;
@@ -17,6 +18,7 @@ use datum::{Text, cancel};
 use io::memory::Account;
 use reql::codec::Codec;
 use reql::{Cancel, EvalError};
+use storage::Reach;
 
 use self::local_shards::LocalShards;
 use self::running::{RequestKey, RunningRequest, RunningRequests};
@@ -91,10 +93,17 @@ impl Inner {
             Request::Get { table, mode, keys }
                 if keys.len() <= BATCH_KEYS_MAX && mode != ReadMode::Majority =>
             {
-                reply(Ok(reads::get(&self.shards, table, mode, &keys)));
+                match reads::get_in_memory(&self.shards, table, mode, &keys) {
+                    Some(response) => reply(Ok(response)),
+                    None => {
+                        let shards = self.shards.clone();
+                        let read = move || reply(Ok(reads::get_from_disk(&shards, table, mode, &keys)));
+                        self.shards.service.readers.run(read);
+                    }
+                }
             }
             Request::Write(write) if writes::is_brief(&self.shards, &write) => {
-                writes::write_one(&self.shards, &write, reply)
+                writes::write_one(&self.shards, write, Reach::Memory, reply)
             }
             Request::Next { cursor } => cursors::next(&self.shards, &self.requests, (from, cursor), reply),
             Request::Close { cursor: number } | Request::Cancel { ticket: number } => {
@@ -169,7 +178,10 @@ impl Inner {
 
     fn respond(&self, request: Request) -> Bytes {
         match request {
-            Request::Get { table, mode, keys } => reads::get(&self.shards, table, mode, &keys),
+            Request::Get { table, mode, keys } => {
+                let response = reads::get_in_memory(&self.shards, table, mode, &keys);
+                response.unwrap_or_else(|| reads::get_from_disk(&self.shards, table, mode, &keys))
+            }
             Request::Sync { table, ranges } => writes::sync(&self.shards, table, &ranges),
             Request::System { table, identifiers, user } => self.system(&table, identifiers, user),
             _ => done(),

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use cluster::TableHandle;
+use cluster::Catalog;
 use datum::{Datum, Object, PrimaryKey, row};
 use reql::codec::{Codec, Packer};
 use reql::{Cancel, Pipeline};
-use shard::ReadError;
-use storage::TableId;
+use shard::{ReadError, Shard};
+use storage::{Reach, TableId};
 
 use super::local_shards::LocalShards;
 use crate::context::EvalParams;
@@ -19,42 +19,91 @@ use crate::routing::ReadMode;
 use crate::stream::{LocalRows, ShardIndexRange, ShardRange, names_few};
 use crate::table::read_failed;
 
-pub(super) fn get(shards: &LocalShards, table: TableId, mode: ReadMode, keys: &[PrimaryKey]) -> Bytes {
-    shards.service.counters().rows_read.fetch_add(keys.len() as u64, Ordering::Relaxed);
-    let mut found = RowsResponse::new(keys.len());
-    let catalog = shards.service.node().catalog_guard();
-    // Not here while this node's catalog does not have it.
-    let table = catalog.table_by_id(table);
-    match table.map_or(Response::NotHere(None), |table| find(shards, table, mode, keys, &mut found)) {
-        Response::Done(()) => found.finish(),
-        other => other.to_bytes(|(), _| ()),
-    }
-}
-
-fn find(
+/// The response with the rows under `keys`. `None` if they are not all in memory.
+pub(super) fn get_in_memory(
     shards: &LocalShards,
-    table: &TableHandle,
+    table: TableId,
     mode: ReadMode,
     keys: &[PrimaryKey],
-    found: &mut RowsResponse,
-) -> Response<()> {
-    let mut confirmations = LeaderConfirmations::new(mode);
-    for key in keys {
-        let shown = match shards.service.reader(table.shard(key), mode) {
-            Some(Target::Local(shard)) if !confirmations.may_read(shard) => {
-                return Response::NotHere(None);
-            }
-            Some(Target::Local(shard)) => shard.with_row(key, |row| found.add(row)),
-            Some(Target::Remote(server)) => return Response::NotHere(Some(server)),
-            None => return Response::NotHere(None),
-        };
-        match shown {
+) -> Option<Bytes> {
+    let catalog = shards.service.node().catalog_guard();
+    let placed = match place(shards, &catalog, table, mode, keys) {
+        Response::Done(placed) => placed,
+        other => return Some(other.to_bytes(|_, _| ())),
+    };
+    let mut found = RowsResponse::new(keys.len());
+    for (shard, key) in placed {
+        match shard.with_row(key, Reach::Memory, |row| found.add(row)) {
             Ok(()) => {}
-            Err(ReadError::WrongShard { .. }) => return Response::NotHere(None),
-            Err(error) => return Response::Failed(read_failed(&error)),
+            Err(error) if error.needs_disk() => return None,
+            Err(error) => return Some(unread(&error)),
         }
     }
-    Response::Done(())
+    shards.service.counters().rows_read.fetch_add(keys.len() as u64, Ordering::Relaxed);
+    Some(found.finish())
+}
+
+/// As [`get_in_memory`], on a thread that may wait for the disk. Other threads help it to read.
+pub(super) fn get_from_disk(
+    shards: &LocalShards,
+    table: TableId,
+    mode: ReadMode,
+    keys: &[PrimaryKey],
+) -> Bytes {
+    let service = &shards.service;
+    service.counters().from_disk.fetch_add(1, Ordering::Relaxed);
+    let placed = {
+        let catalog = service.node().catalog_guard();
+        match place(shards, &catalog, table, mode, keys) {
+            Response::Done(placed) => {
+                placed.into_iter().map(|(shard, key)| (shard.clone(), key.clone())).collect::<Vec<_>>()
+            }
+            other => return other.to_bytes(|_, _| ()),
+        }
+    };
+    let parts = service.readers.read_parts(placed, |part: Vec<(Arc<Shard>, PrimaryKey)>| {
+        part.into_iter().map(|(shard, key)| shard.get(&key)).collect::<Result<Vec<_>, _>>()
+    });
+    let mut found = RowsResponse::new(keys.len());
+    for rows in parts {
+        match rows {
+            Ok(rows) => rows.iter().for_each(|row| found.add(row.as_ref())),
+            Err(error) => return unread(&error),
+        }
+    }
+    service.counters().rows_read.fetch_add(keys.len() as u64, Ordering::Relaxed);
+    found.finish()
+}
+
+/// The shards of `keys`, if all of them may be read here.
+fn place<'a>(
+    shards: &LocalShards,
+    catalog: &'a Catalog,
+    table: TableId,
+    mode: ReadMode,
+    keys: &'a [PrimaryKey],
+) -> Response<Vec<(&'a Arc<Shard>, &'a PrimaryKey)>> {
+    // Not here while this node's catalog does not have it.
+    let Some(table) = catalog.table_by_id(table) else { return Response::NotHere(None) };
+    let mut confirmations = LeaderConfirmations::new(mode);
+    let mut placed = Vec::with_capacity(keys.len());
+    for key in keys {
+        match shards.service.reader(table.shard(key), mode) {
+            Some(Target::Local(shard)) if confirmations.may_read(shard) => placed.push((shard, key)),
+            Some(Target::Local(_)) | None => return Response::NotHere(None),
+            Some(Target::Remote(server)) => return Response::NotHere(Some(server)),
+        }
+    }
+    Response::Done(placed)
+}
+
+/// The response to a read that failed.
+fn unread(error: &ReadError) -> Bytes {
+    let response: Response<()> = match error {
+        ReadError::WrongShard { .. } => Response::NotHere(None),
+        error => Response::Failed(read_failed(error)),
+    };
+    response.to_bytes(|(), _| ())
 }
 
 pub(super) fn count(shards: &LocalShards, part: &TableRanges, cancel: Arc<Cancel>) -> Bytes {

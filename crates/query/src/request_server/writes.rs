@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cluster::Responder;
-use datum::{KeyRange, Object};
+use datum::{KeyRange, Object, PrimaryKey};
 use reql::codec::Codec;
 use reql::{Cancel, Env, SeededRandom};
-use storage::TableId;
+use storage::{Reach, TableId};
 
 use super::local_shards::LocalShards;
 use crate::edit::{RowTarget, writes_are_brief};
@@ -29,8 +29,9 @@ pub(super) fn is_brief(shards: &LocalShards, write: &WriteRequest) -> bool {
     }
 }
 
-/// Proposes a write of one row. The response is sent by the thread that completes the ticket.
-pub(super) fn write_one(shards: &LocalShards, write: &WriteRequest, reply: Responder) {
+/// Proposes a write of one row. The response is sent by the thread that completes the ticket. A reader thread does it if
+/// the row is beyond `reach`.
+pub(super) fn write_one(shards: &LocalShards, write: WriteRequest, reach: Reach, reply: Responder) {
     let not_here = |leader| Response::<()>::NotHere(leader).to_bytes(|(), _| ());
     let (table, Some(key)) = (shards.table(write.table, ReadMode::Single), write.keys.first()) else {
         return reply(Ok(not_here(None)));
@@ -44,6 +45,10 @@ pub(super) fn write_one(shards: &LocalShards, write: &WriteRequest, reply: Respo
         Some(Target::Remote(server)) => return reply(Ok(not_here(Some(server)))),
         None => return reply(Ok(not_here(None))),
     };
+    let readers = &shards.service.readers;
+    if reach == Reach::Memory && readers.has_write(write.table, key) {
+        return write_from_disk(shards, key.clone(), write, reply);
+    }
     let random = SeededRandom::new(write.eval_params.seed);
     let env = Env {
         now: write.eval_params.now,
@@ -61,7 +66,8 @@ pub(super) fn write_one(shards: &LocalShards, write: &WriteRequest, reply: Respo
         (decision(&report), report)
     };
     let failed = |error| Response::<()>::Failed(write_failed(&error)).to_bytes(|(), _| ());
-    match shard.write(key, write.options.durability.unwrap_or(config.durability), decide) {
+    let durability = write.options.durability.unwrap_or(config.durability);
+    match shard.write_within(key, durability, reach, decide) {
         Ok((report, ticket)) => {
             shards.service.counters().rows_written.fetch_add(1, Ordering::Relaxed);
             let show = write.options.return_changes;
@@ -77,9 +83,17 @@ pub(super) fn write_one(shards: &LocalShards, write: &WriteRequest, reply: Respo
                 }));
             });
         }
+        Err(error) if error.needs_disk() => write_from_disk(shards, key.clone(), write, reply),
         Err(error) if has_moved(&error) => reply(Ok(not_here(None))),
         Err(error) => reply(Ok(failed(error))),
     }
+}
+
+/// Has a reader thread carry out the write of one row.
+fn write_from_disk(shards: &LocalShards, key: PrimaryKey, write: WriteRequest, reply: Responder) {
+    shards.service.counters().from_disk.fetch_add(1, Ordering::Relaxed);
+    let (own, table) = (shards.clone(), write.table);
+    shards.service.readers.run_write(table, key, move || write_one(&own, write, Reach::Disk, reply));
 }
 
 pub(super) fn write(shards: &LocalShards, write: WriteRequest, cancel: Arc<Cancel>) -> Bytes {

@@ -31,7 +31,7 @@ use self::system_watches::{SystemWatches, WatchedTable};
 use crate::http::HttpClient;
 use crate::routing::{Failover, ReadBatches, RemoteCalls, SharedLeaderLookup};
 use crate::script::Scripts;
-use crate::thread_pool::ThreadPool;
+use crate::thread_pool::{Readers, ThreadPool};
 
 pub use client::Client;
 pub use feed_counters::{FeedCounters, FeedKind};
@@ -105,6 +105,8 @@ pub struct Counters {
     pub queries: AtomicU64,
     pub rows_read: AtomicU64,
     pub rows_written: AtomicU64,
+    /// Point queries, also those of other servers, that were handed to a thread that may wait for the disk.
+    pub from_disk: AtomicU64,
     /// Open connections of drivers; the server updates it.
     pub connections: AtomicU64,
 }
@@ -119,6 +121,8 @@ pub struct Service {
     pub(crate) request_threads: ThreadPool,
     /// Evaluate point queries that the fast path could not finish.
     pub(crate) slow_path: ThreadPool,
+    /// Run point queries whose rows are on disk.
+    pub(crate) readers: Readers,
     /// Point queries that wait for leaders.
     pub(crate) leader_lookup: Arc<SharedLeaderLookup>,
     pub(crate) jobs: Jobs,
@@ -164,6 +168,7 @@ impl Service {
             node: options.node,
             request_threads: ThreadPool::new("request", REQUEST_THREADS),
             slow_path: ThreadPool::new("slow-path", SLOW_PATH_THREADS),
+            readers: Readers::new(options.memory.clone()),
             leader_lookup,
             remote_calls,
             read_batches: ReadBatches::default(),

@@ -1,11 +1,13 @@
 //! Reads of rows by key, and of the rows of system tables.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cluster::{ServerId, ShardHandle};
 use datum::{Datum, KeyRange, Object, PrimaryKey};
 use reql::EvalError;
-use shard::ReadError;
+use shard::{ReadError, Shard};
+use storage::Reach;
 
 use crate::context::{Cx, ReadNote, RowCounter};
 use crate::remote::{
@@ -80,19 +82,15 @@ fn try_rows(
     waiting: &[usize],
     rows: &mut [Datum],
 ) -> Result<Vec<usize>, EvalError> {
-    let mut moved = Vec::new();
+    let (mut moved, mut on_disk) = (Vec::new(), Vec::new());
     let mut confirmations = LeaderConfirmations::new(table.read_mode);
     let mut remote: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
     for i in waiting {
         match cx.service.reader(table.handle.shard(&keys[*i]), table.read_mode) {
             Some(Target::Local(shard)) if !confirmations.may_read(shard) => moved.push(*i),
-            Some(Target::Local(shard)) => match shard.get(&keys[*i]) {
-                Ok(row) => {
-                    RowCounter::of(cx).rows(1);
-                    rows[*i] = row.map_or(Datum::Null, Datum::Object);
-                }
-                Err(ReadError::WrongShard { .. }) => moved.push(*i),
-                Err(error) => return Err(read_failed(&error)),
+            Some(Target::Local(shard)) => match shard.get_within(&keys[*i], Reach::Memory) {
+                Err(error) if error.needs_disk() => on_disk.push((*i, shard.clone(), keys[*i].clone())),
+                row => moved.extend(settle(cx, *i, row, rows)?),
             },
             Some(Target::Remote(server)) => remote.entry(server).or_default().push(*i),
             None => moved.push(*i),
@@ -103,6 +101,12 @@ fn try_rows(
         RemoteKeys::send(cx, server, of, indexes.iter().map(|i| keys[*i].clone()).collect(), indexes)
     };
     let requests: Vec<RemoteKeys> = remote.into_iter().map(send).collect();
+    let read = |part: Vec<(usize, Arc<Shard>, PrimaryKey)>| -> Vec<_> {
+        part.into_iter().map(|(i, shard, key)| (i, shard.get(&key))).collect()
+    };
+    for (i, row) in cx.service.readers.read_parts(on_disk, read).into_iter().flatten() {
+        moved.extend(settle(cx, i, row, rows)?);
+    }
     for remote in requests {
         match remote.wait(cx, table, keys)? {
             Some(found) => remote.indexes.iter().zip(found).for_each(|(i, row)| rows[*i] = row),
@@ -111,6 +115,24 @@ fn try_rows(
     }
     moved.sort_unstable();
     Ok(moved)
+}
+
+/// Puts a row that was read into its place in `rows`; returns its place if its shard has moved.
+fn settle(
+    cx: &Cx,
+    i: usize,
+    row: Result<Option<Object>, ReadError>,
+    rows: &mut [Datum],
+) -> Result<Option<usize>, EvalError> {
+    match row {
+        Ok(row) => {
+            RowCounter::of(cx).rows(1);
+            rows[i] = row.map_or(Datum::Null, Datum::Object);
+            Ok(None)
+        }
+        Err(ReadError::WrongShard { .. }) => Ok(Some(i)),
+        Err(error) => Err(read_failed(&error)),
+    }
 }
 
 /// The rows of a system table whose keys are in `range`, in their order.

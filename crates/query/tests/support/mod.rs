@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cluster::{Node, NodeOptions, OnResponse, RpcClient, RpcError, RpcHandler, ServerId, Wiring};
 use datum::{Datum, KeyRange, Object, Text, json as datum_json};
+use engine::Engine;
 use engine::memory::MemoryEngine;
 use io::memory::Budget;
 use io::sim::{SimClock, SimFiles, SimRandom};
@@ -113,12 +114,30 @@ impl TestNode {
             Some(cluster::IndexThread::start(self.node.indexes(), self.node.clock().clone()).unwrap());
     }
 
-    /// The same, without building indexes.
+    /// A new node with the rows in `engine` and a row cache of this size, without building indexes.
+    pub fn with_engine(engine: Arc<dyn Engine>, row_cache_bytes: usize) -> TestNode {
+        TestNode::with_replicas(Replicas::with_row_cache(engine, row_cache_bytes).unwrap())
+    }
+
+    /// The same, with a second service that has the shards.
+    pub fn remote_with_engine(engine: Arc<dyn Engine>) -> TestNode {
+        let TestNode { service: other, node, indexes, .. } = TestNode::with_engine(engine, 0);
+        let server = QueryServer::new(other);
+        let service = service(node.clone());
+        service.remote_calls().connect(Arc::new(DirectClient { server: server.clone(), losses: None }));
+        service.remote_calls().force_target(|_| Some(RECEIVER));
+        TestNode { service, server: Some(server), node, indexes }
+    }
+
+    /// The same, in memory, without building indexes.
     pub fn without_index_thread() -> TestNode {
+        TestNode::with_replicas(Replicas::new(Arc::new(MemoryEngine::new())).unwrap())
+    }
+
+    fn with_replicas(replicas: Arc<Replicas>) -> TestNode {
         let files: Arc<dyn Files> = Arc::new(SimFiles::new(7));
         let dir = PathBuf::from("data");
         files.create_dir_all(&dir).unwrap();
-        let replicas = Replicas::new(Arc::new(MemoryEngine::new())).unwrap();
         let log = Arc::new(MemoryLog::new(replicas.clone()));
         let wiring = Wiring::new(replicas.clone());
         let node = Node::open(NodeOptions {
@@ -204,6 +223,11 @@ impl TestNode {
             Some(PointAnswer::Rows(rows)) => Ok(Outcome::Stream(vec![datums(rows.json())])),
             Some(PointAnswer::Count(count)) => Ok(Outcome::Atom(count)),
             Some(PointAnswer::RemoteRead(read)) => Ok(Outcome::Atom(block_on(read)?)),
+            Some(PointAnswer::DiskRead(read)) => Ok(Outcome::Atom(block_on(read)?)),
+            Some(PointAnswer::RowsOnDisk) => match session.rows_from_disk(&query) {
+                Some(rows) => Ok(Outcome::Stream(vec![datums(rows.json())])),
+                None => run_slow_path(&session, &query),
+            },
             Some(PointAnswer::Write(write)) => Ok(Outcome::Atom(block_on(write)?)),
             None => run_slow_path(&session, &query),
         }

@@ -70,14 +70,15 @@ impl Sources {
             "Time since the start.",
             self.started.elapsed().as_secs_f64(),
         );
-        write_process(&mut page, Process::now());
+        let process = Process::now();
+        write_process(&mut page, &process);
         if let Some(observed) = self.observed.get() {
             write_queries(&mut page, &observed.counters);
             write_connections(&mut page, &observed.counters);
             write_log(&mut page, &observed.log.stats());
             let engine = observed.replicas.engine().stats();
             let rows = observed.replicas.store().row_cache_stats();
-            write_memory(&mut page, &engine, rows, observed);
+            write_memory(&mut page, &engine, rows, process.resident_bytes, observed);
             write_row_cache(&mut page, rows);
             write_levels(&mut page, &engine);
             write_compression(&mut page, engine.compression);
@@ -86,6 +87,13 @@ impl Sources {
                 feeds::write(&mut page, &node.feeds().stats());
             }
             if let Some(queries) = observed.queries.upgrade() {
+                let from_disk = queries.counters().from_disk.load(Relaxed) as f64;
+                page.single(
+                    "rekindle_queries_from_disk",
+                    Counter,
+                    "Point queries handed to a thread that may wait for the disk.",
+                    from_disk,
+                );
                 feeds::write_queues(&mut page, queries.feed_counters());
                 write_tables(&mut page, &query::table_sizes(&queries));
             }
@@ -101,7 +109,7 @@ impl Default for Sources {
     }
 }
 
-fn write_process(page: &mut Page, process: Process) {
+fn write_process(page: &mut Page, process: &Process) {
     page.single("process_cpu_seconds", Counter, "Processor time, user and system.", process.cpu_seconds);
     page.single("process_resident_memory_bytes", Gauge, "Memory in use.", process.resident_bytes);
     page.single(
@@ -205,18 +213,33 @@ fn write_log(page: &mut Page, log: &LogStats) {
     page.single("rekindle_log_groups", Gauge, "Shards whose log is open.", log.groups as f64);
 }
 
-fn write_memory(page: &mut Page, engine: &EngineStats, rows: RowCacheStats, observed: &Observed) {
+fn write_memory(
+    page: &mut Page,
+    engine: &EngineStats,
+    rows: RowCacheStats,
+    resident_bytes: f64,
+    observed: &Observed,
+) {
     let memory = engine.memory;
+    let mut owners = vec![
+        ("row_cache", rows.bytes),
+        ("block_cache", memory.block_cache),
+        ("memtables", memory.memtables),
+        ("table_readers", memory.table_readers),
+        ("compression", memory.compression),
+    ];
+    owners.extend(Owner::ALL.map(|owner| (owner.name(), observed.memory.reserved_by(owner))));
     let mut family = page.family("rekindle_memory_bytes", Gauge, "Memory, by owner.");
-    family
-        .sample(&[("owner", "row_cache")], rows.bytes as f64)
-        .sample(&[("owner", "block_cache")], memory.block_cache as f64)
-        .sample(&[("owner", "memtables")], memory.memtables as f64)
-        .sample(&[("owner", "table_readers")], memory.table_readers as f64)
-        .sample(&[("owner", "compression")], memory.compression as f64);
-    for owner in Owner::ALL {
-        family.sample(&[("owner", owner.name())], observed.memory.reserved_by(owner) as f64);
+    for (owner, bytes) in &owners {
+        family.sample(&[("owner", owner)], *bytes as f64);
     }
+    let owned = owners.iter().map(|(_, bytes)| bytes).sum::<u64>() as f64;
+    page.single(
+        "rekindle_memory_unowned_bytes",
+        Gauge,
+        "Resident memory beyond that of the owners: the program, its stacks, log buffers, and freed memory that is kept.",
+        (resident_bytes - owned).max(0.0),
+    );
     let limit = observed.memory.limit() as f64;
     page.single(
         "rekindle_query_memory_bytes_max",

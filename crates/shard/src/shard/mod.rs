@@ -1,6 +1,7 @@
 //! Reads and writes of one key range.
 
 mod control_entries;
+mod old_rows;
 mod reads;
 
 use std::sync::Arc;
@@ -8,8 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datum::{KeyRange, Object, PrimaryKey};
 use log::{Durability, GroupId, InitialConfig, Log, Lsn, PeerId, ProposeError, Refusal, Term};
-use storage::{IndexBuild, IndexId, ReadError, ShardRange, Table, TableId, TableSnapshot};
+use storage::{IndexBuild, IndexId, Reach, ReadError, ShardRange, Table, TableId, TableSnapshot};
 
+use self::old_rows::LatchedWrite;
 use crate::activity::Activity;
 use crate::entry_builder::{Decision, EntryBuilder};
 use crate::history_switch::HistorySwitch;
@@ -111,7 +113,8 @@ impl Shard {
         self.table.snapshot(self.shard_range.clone())
     }
 
-    /// As [`Shard::snapshot`], for callers that must not block: `None` if too much would have to be flushed first.
+    /// As [`Shard::snapshot`], for callers that must not block: `None` if too much would have to be flushed first. Reads
+    /// of the snapshot fail rather than wait for the disk ([`ReadError::needs_disk`]).
     pub fn try_snapshot(&self) -> Result<Option<TableSnapshot>, ReadError> {
         self.table.try_snapshot(self.shard_range.clone())
     }
@@ -221,7 +224,7 @@ impl Shard {
     }
 
     /// Writes one row. `decide` gets the newest proposed row and returns what becomes of it, and a result that is
-    /// passed through. Does not wait for the disk; the ticket does.
+    /// passed through. Waits for the disk only to read the row, if it is not in memory; for the log the ticket waits.
     ///
     /// `decide` runs under the row's latch: it must be quick and must not write to this shard. If it leaves the row as
     /// it is, nothing is written, and the ticket resolves once the row it saw is applied. An error here means that
@@ -232,32 +235,45 @@ impl Shard {
         durability: Durability,
         decide: impl FnOnce(Option<&Object>) -> (Decision, R),
     ) -> Result<(R, WriteTicket), WriteError> {
-        self.write_one(key, ProposeMode { durability, is_deferred: false }, decide)
+        self.write_within(key, durability, Reach::Disk, decide)
     }
 
-    /// As [`Shard::write`], for a caller that flushes the log soon, perhaps after more writes: until then the ticket
-    /// may not resolve.
+    /// As [`Shard::write`], for callers that may not wait for the disk: the row is read as far as `reach` goes.
+    pub fn write_within<R>(
+        &self,
+        key: &PrimaryKey,
+        durability: Durability,
+        reach: Reach,
+        decide: impl FnOnce(Option<&Object>) -> (Decision, R),
+    ) -> Result<(R, WriteTicket), WriteError> {
+        self.write_one(key, ProposeMode { durability, is_deferred: false }, reach, decide)
+    }
+
+    /// As [`Shard::write_within`], for a caller that flushes the log soon, perhaps after more writes: until then the
+    /// ticket may not resolve.
     pub fn write_deferred<R>(
         &self,
         key: &PrimaryKey,
         durability: Durability,
+        reach: Reach,
         decide: impl FnOnce(Option<&Object>) -> (Decision, R),
     ) -> Result<(R, WriteTicket), WriteError> {
-        self.write_one(key, ProposeMode { durability, is_deferred: true }, decide)
+        self.write_one(key, ProposeMode { durability, is_deferred: true }, reach, decide)
     }
 
     fn write_one<R>(
         &self,
         key: &PrimaryKey,
         mode: ProposeMode,
+        reach: Reach,
         decide: impl FnOnce(Option<&Object>) -> (Decision, R),
     ) -> Result<(R, WriteTicket), WriteError> {
-        let (held, term) = self.hold(std::slice::from_ref(key))?;
+        let latched = LatchedWrite::take(self, std::slice::from_ref(key), reach)?;
+        let LatchedWrite { held, term, mut builder, old_rows } = latched;
         let indexes = self.indexes.maintained(&self.context.replica)?;
-        let mut builder = self.entry_builder();
-        let old = self.newest(key, &held, &mut builder)?;
-        let (decision, answer) = decide(old.as_ref());
-        builder.add(key, old.as_ref(), decision, &indexes);
+        let old = old_rows.first().and_then(Option::as_ref);
+        let (decision, answer) = decide(old);
+        builder.add(key, old, decision, &indexes);
         self.activity.add_written(1);
         Ok((answer, self.propose(builder, held, term, mode).1))
     }
@@ -265,20 +281,18 @@ impl Shard {
     /// Writes several rows in one entry, atomically. `decide` is called once per key in the order of `keys`. A key may
     /// occur again; `decide` then gets the row as decided before.
     ///
-    /// A few hundred rows are a good size; the log refuses an entry that is too large. Otherwise like [`Shard::write`],
-    /// but an error here may come after some calls of `decide`; then nothing is written.
+    /// A few hundred rows are a good size; the log refuses an entry that is too large. Otherwise like [`Shard::write`].
     pub fn write_many<R>(
         &self,
         keys: &[PrimaryKey],
         durability: Durability,
         mut decide: impl FnMut(usize, Option<&Object>) -> (Decision, R),
     ) -> Result<(Vec<R>, WriteTicket), WriteError> {
-        let (held, term) = self.hold(keys)?;
-        let mut builder = self.entry_builder();
+        let LatchedWrite { held, term, mut builder, old_rows } = LatchedWrite::take(self, keys, Reach::Disk)?;
         let indexes = self.indexes.maintained(&self.context.replica)?;
         let mut context = Vec::with_capacity(keys.len());
-        for (index, key) in keys.iter().enumerate() {
-            let old = self.newest(key, &held, &mut builder)?;
+        for (index, (key, old)) in keys.iter().zip(old_rows).enumerate() {
+            let old = builder.changed_row(key).unwrap_or(old);
             let (decision, answer) = decide(index, old.as_ref());
             builder.add(key, old.as_ref(), decision, &indexes);
             context.push(answer);
@@ -420,24 +434,7 @@ impl Shard {
         EntryBuilder::new(self.history_switch.wants_old_rows(|| self.context.replica.has_history()))
     }
 
-    /// The row on which the next change of `key` is evaluated.
-    fn newest(
-        &self,
-        key: &PrimaryKey,
-        held: &HeldLatches<'_>,
-        builder: &mut EntryBuilder,
-    ) -> Result<Option<Object>, ReadError> {
-        if let Some(row) = builder.changed_row(key) {
-            return Ok(row);
-        }
-        if let Some(proposed) = held.newest(key) {
-            builder.depend_on(proposed.sequence);
-            return Ok(proposed.row.clone());
-        }
-        self.table.get(key)
-    }
-
-    /// As `newest`, for a row that is not expected to be read again soon.
+    /// The row on which the next change of `key` is evaluated. It is not expected to be read again soon.
     fn newest_once(
         &self,
         key: &PrimaryKey,

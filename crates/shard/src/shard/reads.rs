@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datum::{KeyRange, Object, PrimaryKey};
-use storage::{IndexBuild, IndexId, RowTexts, TableSnapshot};
+use storage::{IndexBuild, IndexId, Reach, RowTexts, TableSnapshot};
 
 use super::Shard;
 use crate::ReadError;
@@ -13,7 +13,12 @@ impl Shard {
     /// The newest applied row under `key`, or `None` if there is none. Fails with [`ReadError::WrongShard`] if the key
     /// is outside this shard, or the rows have become unusable.
     pub fn get(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
-        self.checked_read(key, || self.table.get(key))
+        self.get_within(key, Reach::Disk)
+    }
+
+    /// As [`Shard::get`], as far as `reach` goes.
+    pub fn get_within(&self, key: &PrimaryKey, reach: Reach) -> Result<Option<Object>, ReadError> {
+        self.checked_read(key, || self.table.get_within(key, reach))
     }
 
     /// Calls `read_row` with the result of [`Shard::get`], without counting a reference: cheaper if the caller only
@@ -21,9 +26,10 @@ impl Shard {
     pub fn with_row<R>(
         &self,
         key: &PrimaryKey,
+        reach: Reach,
         read_row: impl FnOnce(Option<&Object>) -> R,
     ) -> Result<R, ReadError> {
-        self.checked_read(key, || self.table.with_row(key, read_row))
+        self.checked_read(key, || self.table.with_row(key, reach, read_row))
     }
 
     fn checked_read<R>(
@@ -34,9 +40,9 @@ impl Shard {
         if !self.shard_range.range.contains(key) {
             return Err(ReadError::WrongShard { key: key.clone(), group: self.shard_range.group });
         }
-        self.activity.add_read(1);
         let rows_generation = self.rows_generation();
         let found = read()?;
+        self.activity.add_read(1);
         // Checked afterwards: a row that was removed meanwhile, because the rows are being replaced, is not missing.
         match self.is_current(rows_generation) {
             true => Ok(found),
@@ -49,15 +55,16 @@ impl Shard {
     pub fn get_texts(
         &self,
         keys: &[PrimaryKey],
+        reach: Reach,
         texts: &mut RowTexts,
         bytes_max: usize,
     ) -> Result<(), ReadError> {
         if let Some(key) = keys.iter().find(|key| !self.shard_range.range.contains(key)) {
             return Err(ReadError::WrongShard { key: key.clone(), group: self.shard_range.group });
         }
-        self.activity.add_read(keys.len());
         let rows_generation = self.rows_generation();
-        self.table.get_texts(keys, texts, bytes_max)?;
+        self.table.get_texts(keys, reach, texts, bytes_max)?;
+        self.activity.add_read(keys.len());
         match keys.first() {
             Some(key) if !self.is_current(rows_generation) => {
                 Err(ReadError::WrongShard { key: key.clone(), group: self.shard_range.group })

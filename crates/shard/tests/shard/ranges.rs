@@ -166,7 +166,7 @@ fn rows_being_replaced_are_a_wrong_shard_error() {
     assert!(shard.is_recovering());
     assert!(matches!(shard.get(&key("a")), Err(ReadError::WrongShard { .. })));
     assert!(matches!(
-        shard.get_texts(&[key("b"), key("a")], &mut RowTexts::default(), usize::MAX),
+        shard.get_texts(&[key("b"), key("a")], storage::Reach::Disk, &mut RowTexts::default(), usize::MAX),
         Err(ReadError::WrongShard { .. })
     ));
 }

@@ -97,15 +97,25 @@ impl CompressedEngine {
 
     /// The row in `stored`, the value of `key` a moment ago. `None` if it was deleted since.
     fn decode(&self, key: &[u8], stored: Bytes) -> Result<Option<Bytes>, EngineError> {
+        self.decode_with(key, stored, |space, key| self.inner().get(space, key))
+    }
+
+    /// As `decode`, with `get` as the lookup in the engine.
+    fn decode_with(
+        &self,
+        key: &[u8],
+        stored: Bytes,
+        get: impl Fn(Space, &[u8]) -> Result<Option<Bytes>, EngineError>,
+    ) -> Result<Option<Bytes>, EngineError> {
         if !is_compressed(key, &stored) {
             return Ok(Some(stored));
         }
-        let meta = |key: &[u8]| self.inner().get(Space::Meta, key);
+        let meta = |key: &[u8]| get(Space::Meta, key);
         match self.compression.decode(key, &stored, &meta) {
             Ok(row) => Ok(Some(row)),
             // The table may have been dropped with its dictionaries since the row was read.
             Err(RowError::Corrupt(CorruptCompression::NoDictionary { .. }))
-                if self.inner().get(Space::Rows, key)?.is_none() =>
+                if get(Space::Rows, key)?.is_none() =>
             {
                 Ok(None)
             }
@@ -122,6 +132,14 @@ impl Engine for CompressedEngine {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         match self.inner().get(space, key)? {
             Some(stored) if space == Space::Rows => self.decode(key, stored),
+            value => Ok(value),
+        }
+    }
+
+    fn get_in_memory(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        let get = |space, key: &[u8]| self.inner().get_in_memory(space, key);
+        match get(space, key)? {
+            Some(stored) if space == Space::Rows => self.decode_with(key, stored, get),
             value => Ok(value),
         }
     }

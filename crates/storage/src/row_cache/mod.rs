@@ -5,8 +5,10 @@
 //! only if no change in the same partition began or ended meanwhile. A change hides the row before the engine is
 //! written, and invalidates readers' permits again afterwards ([`RowCache::begin_change`], [`RowCache::end_change`]).
 //!
-//! A written row is cached only if there is free space: it evicts no other row.
+//! A written row is cached only if there is free space: it evicts no other row. A row that is read evicts others only
+//! if it was missed before, not long ago (`admission`): rows that are read once do not.
 
+mod admission;
 mod partition;
 
 use std::hash::BuildHasher;
@@ -185,14 +187,34 @@ impl RowCache {
         true
     }
 
+    /// The permit for a row that the caller is about to read. It is no lookup and is not counted as one.
+    pub(crate) fn permit(&self, key: &[u8]) -> FillPermit {
+        let hash = self.hash.hash_one(key);
+        FillPermit { hash, epoch: self.partition(hash).lock().epoch }
+    }
+
+    /// Whether no change has begun or ended in the partition since `permit` was given, and none was under way then.
+    pub(crate) fn is_unchanged(&self, permit: &FillPermit) -> bool {
+        self.partition(permit.hash).lock().is_unchanged_since(permit.epoch)
+    }
+
+    /// A read that followed a missed lookup has failed: the lookup will be repeated and counted then.
+    pub(crate) fn uncount_miss(&self, permit: &FillPermit) {
+        let mut partition = self.partition(permit.hash).lock();
+        partition.misses = partition.misses.saturating_sub(1);
+    }
+
     /// Caches `row`, which the engine had when `permit` was given or later.
     pub(crate) fn keep(&self, permit: &FillPermit, key: &[u8], row: &Object, row_bytes: usize) {
         let bytes_max = self.partition_bytes_max();
         let bytes = bytes_of(key.len(), row_bytes);
         let mut partition = self.partition(permit.hash).lock();
-        let is_true = partition.changing == 0 && partition.epoch == permit.epoch;
         // Another reader may have cached it already.
-        if is_true && fits(bytes, bytes_max) && partition.slot(permit.hash, key).is_none() {
+        if partition.is_unchanged_since(permit.epoch)
+            && fits(bytes, bytes_max)
+            && partition.slot(permit.hash, key).is_none()
+            && (partition.bytes + bytes <= bytes_max || partition.admits(permit.hash))
+        {
             partition.shrink_to(bytes_max.saturating_sub(bytes));
             partition.insert(permit.hash, key, Some(row.clone()), bytes);
         }
@@ -279,184 +301,4 @@ fn fits(bytes: usize, partition_bytes_max: usize) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use datum::{Datum, Text};
-
-    fn row(n: f64) -> Object {
-        [(Text::from("n"), Datum::Number(n))].into_iter().collect()
-    }
-
-    fn found(cache: &RowCache, key: &[u8]) -> Option<Object> {
-        match cache.find(key) {
-            CacheLookup::Row(row) => Some(row),
-            CacheLookup::Missing(_) => None,
-        }
-    }
-
-    fn permit(cache: &RowCache, key: &[u8]) -> FillPermit {
-        match cache.find(key) {
-            CacheLookup::Row(_) => panic!("the row is there already"),
-            CacheLookup::Missing(permit) => permit,
-        }
-    }
-
-    #[test]
-    fn a_row_is_kept_until_it_changes() {
-        let cache = RowCache::new(1 << 20);
-        cache.keep(&permit(&cache, b"k"), b"k", &row(1.0), 20);
-        assert_eq!(found(&cache, b"k"), Some(row(1.0)));
-        let changing = cache.begin_change(b"k", Some(20));
-        assert_eq!(found(&cache, b"k"), None);
-        cache.end_change(&changing, || Some((row(2.0), 20)));
-        assert_eq!(found(&cache, b"k"), Some(row(2.0)));
-        let changing = cache.begin_change(b"k", None);
-        cache.end_change(&changing, || None);
-        assert_eq!(found(&cache, b"k"), None);
-        assert_eq!((cache.stats().rows, cache.stats().bytes), (0, 0));
-    }
-
-    #[test]
-    fn a_row_that_is_found_is_shown() {
-        let cache = RowCache::new(64 << 20);
-        let large: Object = [(Text::from("t"), Datum::String(Text::from("x".repeat(LOCKED_READ_BYTES_MAX))))]
-            .into_iter()
-            .collect();
-        for (key, row) in [(b"k", row(1.0)), (b"l", large)] {
-            let Err((permit, read_row)) = cache.with_row(key, |row| row.cloned()) else {
-                panic!("nothing is here")
-            };
-            assert_eq!(read_row(None), None);
-            cache.keep(&permit, key, &row, row.json_size());
-            assert_eq!(cache.with_row(key, |row| row.cloned()).ok(), Some(Some(row)));
-        }
-        let stats = cache.stats();
-        assert_eq!((stats.hits, stats.misses), (2, 2));
-    }
-
-    #[test]
-    fn a_row_that_is_written_is_kept_where_there_is_room() {
-        let cache = RowCache::new(4 << 20);
-        let mut before = cache.stats();
-        for n in 0..50_000_u32 {
-            let changing = cache.begin_change(&n.to_be_bytes(), Some(1000));
-            assert_eq!(found(&cache, &n.to_be_bytes()), None);
-            cache.end_change(&changing, || Some((row(f64::from(n)), 1000)));
-            let after = cache.stats();
-            assert!(after.rows >= before.rows, "row {n} took the place of another");
-            before = after;
-        }
-        assert!(before.bytes <= 4 << 20 && before.bytes > 3 << 20, "{before:?}");
-        assert_eq!(found(&cache, &0_u32.to_be_bytes()), Some(row(0.0)));
-        assert_eq!(found(&cache, &49_999_u32.to_be_bytes()), None);
-    }
-
-    #[test]
-    fn of_changes_together_the_last_is_shown_and_none_before() {
-        let cache = RowCache::new(1 << 20);
-        let new = |n| move || Some((row(n), 20));
-        let (first, second) = (cache.begin_change(b"k", Some(20)), cache.begin_change(b"k", Some(20)));
-        cache.end_change(&first, new(1.0));
-        assert_eq!(found(&cache, b"k"), None, "the engine has the second already");
-        cache.end_change(&second, new(2.0));
-        assert_eq!(found(&cache, b"k"), Some(row(2.0)));
-
-        let (put, delete) = (cache.begin_change(b"k", Some(20)), cache.begin_change(b"k", None));
-        cache.end_change(&put, new(3.0));
-        cache.end_change(&delete, || None);
-        assert_eq!(found(&cache, b"k"), None);
-
-        let (delete, put) = (cache.begin_change(b"k", None), cache.begin_change(b"k", Some(20)));
-        cache.end_change(&delete, || None);
-        assert_eq!(found(&cache, b"k"), None);
-        cache.end_change(&put, new(4.0));
-        assert_eq!(found(&cache, b"k"), Some(row(4.0)));
-    }
-
-    #[test]
-    fn a_row_that_changes_keeps_its_place_while_others_go() {
-        let cache = RowCache::new(1 << 20);
-        let changing = cache.begin_change(b"k", Some(20));
-        cache.resize(0);
-        cache.resize(1 << 20);
-        for n in 0..10_000_u32 {
-            let other = cache.begin_change(&n.to_be_bytes(), Some(500));
-            cache.end_change(&other, || Some((row(0.0), 500)));
-        }
-        cache.end_change(&changing, || Some((row(1.0), 20)));
-        assert_eq!(found(&cache, b"k"), Some(row(1.0)));
-        // A failed change leaves nothing in the cache.
-        let failed = cache.begin_change(b"k", Some(20));
-        cache.end_change(&failed, || None);
-        assert_eq!(found(&cache, b"k"), None);
-    }
-
-    #[test]
-    fn what_was_read_before_a_change_is_not_kept_after() {
-        let cache = RowCache::new(1 << 20);
-        let before = permit(&cache, b"k");
-        let changing = cache.begin_change(b"k", None);
-        let during = permit(&cache, b"k");
-        cache.keep(&before, b"k", &row(1.0), 20);
-        // The old row, read while others may already read the new one.
-        cache.keep(&during, b"k", &row(1.0), 20);
-        assert_eq!(found(&cache, b"k"), None);
-        cache.end_change(&changing, || None);
-        cache.keep(&during, b"k", &row(1.0), 20);
-        assert_eq!(found(&cache, b"k"), None);
-        cache.keep(&permit(&cache, b"k"), b"k", &row(2.0), 20);
-        assert_eq!(found(&cache, b"k"), Some(row(2.0)));
-    }
-
-    #[test]
-    fn used_rows_stay_and_the_bound_holds() {
-        let cache = RowCache::new(4 << 20);
-        let name = |n: u32| n.to_be_bytes();
-        for n in 0..50_000_u32 {
-            cache.keep(&permit(&cache, &name(n)), &name(n), &row(0.0), 1000);
-            // A few rows are read all the time.
-            for hot in 0..n.min(5) {
-                found(&cache, &name(hot));
-            }
-        }
-        let stats = cache.stats();
-        assert!(stats.bytes <= 4 << 20 && stats.bytes > 3 << 20, "{stats:?}");
-        assert!((2000..4200).contains(&stats.rows), "{stats:?}");
-        for hot in 0..5 {
-            assert!(found(&cache, &name(hot)).is_some(), "row {hot} was used and went");
-        }
-        for partition in &cache.partitions {
-            assert!(partition.lock().is_sound());
-        }
-    }
-
-    #[test]
-    fn a_huge_row_is_not_kept() {
-        let cache = RowCache::new(1 << 20);
-        cache.keep(&permit(&cache, b"k"), b"k", &row(1.0), 1 << 20);
-        assert_eq!(found(&cache, b"k"), None);
-    }
-
-    #[test]
-    fn a_cache_grows_and_shrinks() {
-        let cache = RowCache::new(0);
-        let fill = || {
-            for n in 0..10_000_u32 {
-                if let CacheLookup::Missing(permit) = cache.find(&n.to_be_bytes()) {
-                    cache.keep(&permit, &n.to_be_bytes(), &row(0.0), 1000);
-                }
-            }
-            cache.stats().bytes
-        };
-        assert!(cache.is_off());
-        assert_eq!(fill(), 0);
-        cache.resize(8 << 20);
-        assert!(fill() > 7 << 20);
-        cache.resize(4 << 20);
-        let left = cache.stats();
-        assert!(left.bytes <= 4 << 20 && left.bytes > 3 << 20, "{left:?}");
-        cache.resize(0);
-        assert_eq!((cache.stats().bytes, cache.stats().rows), (0, 0));
-        assert_eq!(fill(), 0);
-    }
-}
+mod tests;

@@ -4,6 +4,8 @@
 use datum::{Object, row};
 use engine::prefetch;
 
+use super::admission::RecentMisses;
+
 /// The first bytes of a row that are prefetched; the hardware prefetcher then recognizes the rest.
 const PREFETCH_BYTES: usize = 2 << 10;
 
@@ -25,6 +27,10 @@ pub(super) struct Partition {
     pub(super) changing: usize,
     pub(super) hits: u64,
     pub(super) misses: u64,
+    recent_misses: RecentMisses,
+    /// Admits every row, for comparison.
+    #[cfg(test)]
+    pub(super) admits_all: bool,
 }
 
 /// Marks the end of a chain.
@@ -88,6 +94,20 @@ impl Partition {
     /// The number of entries, including rows that are being changed.
     pub(super) fn len(&self) -> usize {
         self.rows
+    }
+
+    /// Whether no change has begun or ended since the partition had this epoch, and none was under way then.
+    pub(super) fn is_unchanged_since(&self, epoch: u64) -> bool {
+        self.changing == 0 && self.epoch == epoch
+    }
+
+    /// Whether other rows are to be evicted for a row with this hash, which was missed.
+    pub(super) fn admits(&mut self, hash: u64) -> bool {
+        #[cfg(test)]
+        if self.admits_all {
+            return true;
+        }
+        self.recent_misses.take_or_add(hash, self.rows)
     }
 
     /// The slot of the row under `key`.

@@ -10,8 +10,8 @@ use engine::memory::MemoryEngine;
 use engine::{Batch, BufferedEngine, Engine, Space, conformance};
 use log::GroupId;
 use rekindle_storage::{
-    Changes, CompressedEngine, CompressionOptions, Direction, RowChange, RowTexts, ShardRange, Store, Table,
-    TableId,
+    Changes, CompressedEngine, CompressionOptions, Direction, Reach, RowChange, RowTexts, ShardRange, Store,
+    Table, TableId,
 };
 
 pub const SMALL: CompressionOptions =
@@ -172,7 +172,7 @@ impl Bed {
         }
         let keys: Vec<PrimaryKey> = self.rows.keys().cloned().collect();
         let mut texts = RowTexts::default();
-        self.table.get_texts(&keys, &mut texts, usize::MAX).unwrap();
+        self.table.get_texts(&keys, Reach::Disk, &mut texts, usize::MAX).unwrap();
         assert_eq!(texts.len(), self.rows.len());
         for direction in [Direction::Ascending, Direction::Descending] {
             let mut batches = snapshot.scan(&KeyRange::all(), direction);

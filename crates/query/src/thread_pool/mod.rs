@@ -2,14 +2,19 @@
 //!
 //! A query scans its ranges on its own thread too, so that it makes progress while all threads of the pool are busy.
 
+mod readers;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use datum::cancel;
 use io::memory::Account;
 use parking_lot::{Condvar, Mutex};
+
+pub(crate) use readers::Readers;
 
 type Task = Box<dyn FnOnce() + Send>;
 
@@ -18,27 +23,59 @@ const STACK_BYTES: usize = 2 << 20;
 
 /// Threads that run tasks.
 pub(crate) struct ThreadPool {
+    name: String,
     tasks: Sender<Task>,
-    threads: usize,
+    waiting: Receiver<Task>,
+    threads: AtomicUsize,
+    threads_max: usize,
+    /// Tasks that wait or run.
+    unfinished: Arc<AtomicUsize>,
 }
 
 impl ThreadPool {
     /// Starts `threads` threads, called `name` and a number. They end when the pool is dropped.
     pub fn new(name: &str, threads: usize) -> ThreadPool {
+        let pool = ThreadPool::on_demand(name, threads);
+        while pool.threads() < threads && pool.start_thread() {}
+        pool
+    }
+
+    /// A pool without threads. They start when tasks need them, up to `threads_max`, and end when the pool is dropped.
+    pub fn on_demand(name: &str, threads_max: usize) -> ThreadPool {
         let (tasks, waiting) = unbounded::<Task>();
-        let started = (0..threads).filter(|i| start(name, *i, waiting.clone())).count();
-        ThreadPool { tasks, threads: started }
+        let (threads, unfinished) = (AtomicUsize::new(0), Arc::default());
+        ThreadPool { name: name.to_owned(), tasks, waiting, threads, threads_max, unfinished }
     }
 
     /// The number of threads.
     pub fn threads(&self) -> usize {
-        self.threads
+        self.threads.load(Ordering::Relaxed)
     }
 
     /// Runs `task` on a thread of the pool when one is free.
     pub fn run(&self, task: impl FnOnce() + Send + 'static) {
+        self.send(Box::new(task));
+    }
+
+    fn send(&self, task: Task) {
+        let unfinished = self.unfinished.fetch_add(1, Ordering::Relaxed) + 1;
+        if unfinished > self.threads() && self.threads() < self.threads_max {
+            // If the system has no more threads, those that run take the task.
+            self.start_thread();
+        }
         // The channel is open while the pool exists.
-        let _ = self.tasks.send(Box::new(task));
+        let _ = self.tasks.send(task);
+    }
+
+    /// Starts a thread, unless there are enough of them. Returns whether there is one more.
+    fn start_thread(&self) -> bool {
+        let count = self.threads.fetch_add(1, Ordering::Relaxed);
+        let has_started = count < self.threads_max
+            && start(&self.name, count, self.waiting.clone(), self.unfinished.clone());
+        if !has_started {
+            self.threads.fetch_sub(1, Ordering::Relaxed);
+        }
+        has_started
     }
 
     /// Runs `work` on every item, on this thread and on the pool's threads except one, so that as many threads work as
@@ -51,10 +88,9 @@ impl ThreadPool {
     {
         let count = items.len();
         let shared = Arc::new(Shared::new(items, work));
-        for _ in 1..count.min(self.threads) {
+        for _ in 1..count.min(self.threads_max) {
             let (shared, account, token) = (shared.clone(), Account::current(), cancel::current());
-            // The channel is open while the pool exists.
-            let _ = self.tasks.send(Box::new(move || {
+            self.send(Box::new(move || {
                 let _counting = account.as_ref().map(Account::enter);
                 let _cancel_scope = cancel::scope(token);
                 shared.run();
@@ -65,9 +101,14 @@ impl ThreadPool {
     }
 }
 
-fn start(name: &str, i: usize, waiting: Receiver<Task>) -> bool {
-    // If a task panics, its query fails because the result is missing. The thread goes on with the next task.
-    let run = move || waiting.into_iter().for_each(|task| drop(catch_unwind(AssertUnwindSafe(task))));
+fn start(name: &str, i: usize, waiting: Receiver<Task>, unfinished: Arc<AtomicUsize>) -> bool {
+    let run = move || {
+        for task in waiting {
+            // If a task panics, its query fails because the result is missing. The thread goes on with the next task.
+            drop(catch_unwind(AssertUnwindSafe(task)));
+            unfinished.fetch_sub(1, Ordering::Relaxed);
+        }
+    };
     thread::Builder::new().name(format!("{name}-{i}")).stack_size(STACK_BYTES).spawn(run).is_ok()
 }
 
@@ -155,6 +196,21 @@ mod tests {
         (0..pool.threads()).for_each(|_| pool.run(|| panic!("on purpose")));
         pool.run(move || sender.send(7).unwrap());
         assert_eq!(receiver.recv(), Ok(7));
+    }
+
+    #[test]
+    fn threads_start_when_they_are_needed() {
+        let pool = ThreadPool::on_demand("test", 2);
+        assert_eq!(pool.threads(), 0);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        for n in 0..10 {
+            let sender = sender.clone();
+            pool.run(move || sender.send(n).unwrap());
+        }
+        let mut done: Vec<u32> = receiver.iter().take(10).collect();
+        done.sort_unstable();
+        assert_eq!(done, (0..10).collect::<Vec<_>>());
+        assert!((1..=2).contains(&pool.threads()));
     }
 
     #[test]
