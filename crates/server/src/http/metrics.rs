@@ -60,6 +60,11 @@ impl Sources {
         drop(self.observed.set(observed));
     }
 
+    /// The components, once the node is open.
+    pub(super) fn observed(&self) -> Option<&Observed> {
+        self.observed.get()
+    }
+
     pub fn page(&self) -> String {
         let mut page = Page::default();
         let version = env!("CARGO_PKG_VERSION");
@@ -146,7 +151,8 @@ fn write_queries(page: &mut Page, counters: &[Arc<Counters>]) {
     );
 }
 
-fn sum(counters: &[Arc<Counters>], kind: QueryKind) -> LatencySum {
+/// The latencies of one kind of query, of all workers.
+pub(super) fn sum(counters: &[Arc<Counters>], kind: QueryKind) -> LatencySum {
     let mut sum = LatencySum::default();
     for one in counters {
         one.latency(kind).add_to(&mut sum);

@@ -35,6 +35,7 @@ use crate::listen::{BoundSockets, accept_drivers, raise_file_limit};
 use crate::log_lines::LogLines;
 use crate::memory::cache_size::CacheSizer;
 use crate::memory::plan::MemoryPlan;
+use crate::metrics_history::MetricsRecorder;
 use crate::node_service::NodeService;
 use crate::tls;
 use crate::worker::Workers;
@@ -142,9 +143,11 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     warn_ignored_tags(config, &node);
     let indexes = IndexThread::start(node.indexes(), node.clock().clone())?;
     let facts = facts(&plan, &port_summary, &addresses, argv, machine.clock.unix());
-    let facts = query::ServerFacts { logs: lines.recent(), ..facts };
+    let (metrics, logs) = (facts.metrics.clone(), lines.recent());
+    let facts = query::ServerFacts { logs, ..facts };
     let running = Running::start(config, &plan, &machine, &node, &peers, facts)?;
     pages.sources.observe(observed(&running, &node, &peers));
+    let recorder = start_recorder(metrics, &directory, &pages, &machine)?;
     running.listen(&runtime, ports.driver)?;
     console.open(Backend {
         shared: running.shared.clone(),
@@ -160,9 +163,18 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     transfer_leadership(config, &node);
     running.stop(runtime);
     peers.stop();
-    drop((indexes, history_age, archives));
+    drop((indexes, history_age, archives, recorder));
     shut_down_engine(node, engine)?;
     end
+}
+
+fn start_recorder(
+    history: query::MetricsHistory,
+    directory: &DataDirectory,
+    pages: &Pages,
+    machine: &Machine,
+) -> std::io::Result<MetricsRecorder> {
+    MetricsRecorder::start(history, directory.path(), pages.sources.clone(), machine.clock.clone())
 }
 
 /// The parts of the node that the pages of metrics read.

@@ -2,6 +2,9 @@
 //! The fields are described in docs/formats/catalog.md.
 
 mod fields;
+mod saved_query;
+#[cfg(test)]
+mod tests;
 
 use datum::{Bytes, Datum, Object, PrimaryKey, Text};
 use log::{Durability, GroupId};
@@ -12,8 +15,9 @@ use uuid::Uuid;
 
 use self::fields::{Fields, compression_to, count};
 use crate::config::{
-    DbConfig, DbId, Grant, PeerId, Permissions, ReplicaConfig, Scope, SealedShard, ServerConfig, ServerId,
-    ShardConfig, ShardHistory, TableConfig, TableIndexes, Temporary, User, WriteAcks, durability_name,
+    DbConfig, DbId, Grant, PeerId, Permissions, ReplicaConfig, SavedQuery, Scope, SealedShard, ServerConfig,
+    ServerId, ShardConfig, ShardHistory, TableConfig, TableIndexes, Temporary, User, WriteAcks,
+    durability_name,
 };
 use crate::error::OpenError;
 
@@ -26,6 +30,7 @@ pub(crate) enum CatalogRow {
     Table(TableConfig),
     User(User),
     Grant(Grant),
+    SavedQuery(SavedQuery),
     /// The next free group number.
     Groups(u64),
     /// The version of the catalog: the number of changes so far. Every change states the version that it is based on.
@@ -60,6 +65,7 @@ impl CatalogRow {
             CatalogRow::Table(table) => key("table", table.id.uuid()),
             CatalogRow::User(user) => key("user", named(&user.name)),
             CatalogRow::Grant(grant) => grant_key(&grant.user, grant.scope),
+            CatalogRow::SavedQuery(query) => saved_query_key(query.id),
             CatalogRow::Groups(_) => key("groups", Uuid::nil()),
             CatalogRow::Version(_) => key("version", Uuid::nil()),
             CatalogRow::Server(server) => server_key(server.id),
@@ -82,6 +88,7 @@ impl CatalogRow {
                 ("has_password", user.has_password.into()),
             ],
             CatalogRow::Grant(grant) => grant_fields(grant),
+            CatalogRow::SavedQuery(query) => saved_query::fields(query),
             CatalogRow::Groups(next) => vec![("next", number(*next))],
             CatalogRow::Version(version) => vec![("version", number(*version))],
             CatalogRow::Server(server) => server_fields(server),
@@ -114,6 +121,7 @@ impl CatalogRow {
                 has_password: row.flag("has_password")?,
             }),
             "grant" => CatalogRow::Grant(grant_from(&row)?),
+            "saved_query" => CatalogRow::SavedQuery(saved_query::read(&row)?),
             "groups" => CatalogRow::Groups(row.number("next")?),
             "version" => CatalogRow::Version(row.number("version")?),
             "server" => CatalogRow::Server(server_from(&row)?),
@@ -137,6 +145,7 @@ impl CatalogRow {
             CatalogRow::Table(_) => "table",
             CatalogRow::User(_) => "user",
             CatalogRow::Grant(_) => "grant",
+            CatalogRow::SavedQuery(_) => "saved_query",
             CatalogRow::Groups(_) => "groups",
             CatalogRow::Version(_) => "version",
             CatalogRow::Server(_) => "server",
@@ -162,6 +171,11 @@ pub(crate) fn grant_key(user: &str, scope: Scope) -> PrimaryKey {
     let (db, table) = scope_ids(scope);
     let scope = Uuid::new_v5(&db.unwrap_or_default(), table.unwrap_or_default().as_bytes());
     key("grant", Uuid::new_v5(&scope, user.as_bytes()))
+}
+
+/// The key of the row of a saved query.
+pub(crate) fn saved_query_key(id: Uuid) -> PrimaryKey {
+    key("saved_query", id)
 }
 
 fn key(kind: &str, id: Uuid) -> PrimaryKey {
@@ -479,20 +493,4 @@ fn grant_from(row: &Fields<'_>) -> Result<Grant, OpenError> {
     };
     let permissions = Permissions::from_object(&row.object("permissions")?);
     Ok(Grant { user: row.text("user")?, scope, permissions })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_removed_by_an_earlier_version_has_no_name() {
-        let id = ServerId(Uuid::from_u128(7));
-        let named = CatalogRow::Removed(RemovedServer { id, name: Some("ada".into()) });
-        let row = named.to_object();
-        assert_eq!(CatalogRow::from_object(&row).unwrap(), named);
-        let old: Object = row.iter().filter(|(field, _)| field != "name").collect();
-        let unnamed = CatalogRow::Removed(RemovedServer { id, name: None });
-        assert_eq!(CatalogRow::from_object(&old).unwrap(), unnamed);
-    }
 }
