@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::published;
 
 const PAGE: &str = include_str!("../../assets/page.html");
-const PARTS: [(&str, &str); 8] = [
+const PARTS: [(&str, &str); 9] = [
     ("{{uplot_css}}", include_str!("../../assets/uplot/uPlot.min.css")),
     ("{{look_css}}", include_str!("../../../../ui/src/look.css")),
     ("{{report_css}}", include_str!("../../assets/report.css")),
