@@ -87,6 +87,7 @@ unsafe extern "C" fn create_filter(
 }
 
 /// Always returns zero: the pair stays, with a new value if `value_changed` is set.
+#[allow(clippy::too_many_arguments, reason = "the signature of RocksDB's callback")]
 unsafe extern "C" fn filter_row(
     state: *mut c_void,
     level: c_int,
