@@ -167,8 +167,6 @@ impl Release {
         self.look_at = log.appended + self.policy.replay_bytes_max / LOOKS_PER_REPLAY;
         if task != Task::Look {
             self.closed &= !log.may_begin_segment;
-        }
-        if task != Task::Look {
             self.flushed = (log.now, log.appended);
         }
         Some(task)
