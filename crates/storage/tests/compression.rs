@@ -10,10 +10,10 @@ use bytes::Bytes;
 use datum::{Datum, KeyRange, Object, PrimaryKey, json, row};
 use engine::memory::MemoryEngine;
 use engine::{Batch, BufferedEngine, Engine, Space, conformance};
-use log::{GroupId, Lsn};
+use log::GroupId;
 use rekindle_storage::{
-    Changes, CompressedEngine, CompressionOptions, Direction, HistoryRecord, RowChange, RowTexts, ShardRange,
-    Store, Table, TableId, drop_table,
+    Changes, CompressedEngine, CompressionOptions, Direction, RowChange, RowTexts, ShardRange, Store, Table,
+    TableId, drop_table,
 };
 
 const SMALL: CompressionOptions =
@@ -469,56 +469,4 @@ fn a_compressed_engine_keeps_the_contract() {
         },
         seed(),
     );
-}
-
-#[test]
-fn large_rows_are_compressed_as_others_are() {
-    // RocksDB stores a value separately from this size on.
-    const LARGE: usize = 256 << 10;
-    let (mut bed, mut draw) = (Bed::new(SMALL), Draw(3));
-    for id in 0..16 {
-        let text = draw.words(60_000, "theme");
-        bed.put(id, &object(&format!(r#"{{"id":{id},"text":"{text}"}}"#)));
-    }
-    bed.store.engine().flush().unwrap();
-    assert!(bed.rows.values().all(|row| row.len() > LARGE));
-    // The first rows are written before there is a dictionary.
-    let later = bed.stored_rows().into_iter().skip(4).map(|(_, row)| row);
-    let (plain, stored) = bed
-        .rows
-        .values()
-        .skip(4)
-        .map(Bytes::len)
-        .zip(later)
-        .fold((0, 0), |(plain, stored), pair| (plain + pair.0, stored + pair.1.len()));
-    assert!(stored * 2 < plain, "{stored} of {plain} bytes");
-    bed.check();
-}
-
-#[test]
-fn long_records_of_histories_are_compressed_and_come_back() {
-    let (bed, mut draw, group) = (Bed::new(SMALL), Draw(4), GroupId(9));
-    let entry = |draw: &mut Draw, lsn: u64| {
-        let words = if lsn % 4 == 0 { 3 } else { 400 };
-        Bytes::from([&[3][..], draw.words(words, "theme").as_bytes()].concat())
-    };
-    let mut wanted = Vec::new();
-    for lsn in 1..=100 {
-        let entry = entry(&mut draw, lsn);
-        let record = HistoryRecord { lsn: Lsn(lsn), previous: Lsn(lsn - 1), previous_incarnation: 5, entry };
-        let mut batch = Batch::new();
-        record.clone().put(&mut batch, group);
-        bed.store.engine().write(batch).unwrap();
-        wanted.push(record);
-    }
-    let read = || HistoryRecord::read(&bed.store.engine().snapshot().unwrap(), group, Lsn(0), usize::MAX);
-    assert_eq!(read().unwrap(), wanted);
-    let stored = bed.below(Space::History);
-    let plain = total(wanted.iter().map(|record| record.entry.len()));
-    let bytes = total(stored.iter().map(|(_, value)| value.len()));
-    assert!(bytes < plain * 0.6, "{bytes} of {plain} bytes");
-    let (key, mut value) = stored.into_iter().find(|(_, value)| value[0] == 0x80).unwrap();
-    value.truncate(value.len() / 2);
-    bed.change_below(|batch| batch.put(Space::History, &key, value.clone().into()));
-    assert!(read().unwrap_err().to_string().contains("group 9"));
 }
