@@ -123,8 +123,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     http_port.open_if(catalog.as_ref().is_some_and(CatalogReplica::is_guarded))?;
     let addresses = cluster_addresses(config, &ports.cluster);
     let peers = stores.link(config, &directory, &machine, addresses.clone(), ports.cluster)?;
-    let engine = stores.engine.clone();
-    let compressed = stores.compressed.clone();
+    let (engine, compressed) = (stores.engine.clone(), stores.compressed.clone());
     let history_age = HistoryAge::limit(stores.rocks.clone(), config.feed_retention.time)?;
     let node = machine.open_node(config, &directory, stores, catalog, &addresses)?;
     let archives = Archives::follow(compressed, &node);
@@ -143,17 +142,14 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     warn_ignored_tags(config, &node);
     let indexes = IndexThread::start(node.indexes(), node.clock().clone())?;
     let facts = facts(&plan, &port_summary, &addresses, argv, machine.clock.unix());
-    let (metrics, logs) = (facts.metrics.clone(), lines.recent());
-    let facts = query::ServerFacts { logs, ..facts };
+    let facts = query::ServerFacts { logs: lines.recent(), ..facts };
+    let metrics = facts.metrics.clone();
     let running = Running::start(config, &plan, &machine, &node, &peers, facts)?;
     pages.sources.observe(observed(&running, &node, &peers));
     let recorder = start_recorder(metrics, &directory, &pages, &machine)?;
     running.listen(&runtime, ports.driver)?;
-    console.open(Backend {
-        shared: running.shared.clone(),
-        workers: running.workers.clone(),
-        random: machine.random.clone(),
-    });
+    let (shared, workers) = (running.shared.clone(), running.workers.clone());
+    console.open(Backend { shared, workers, random: machine.random.clone() });
     runtime.spawn(watch_for_stalls(Arc::downgrade(&node)));
     port_summary.log();
     pages.health.enter(ready(config, &node));

@@ -12,10 +12,7 @@ use bytes::Bytes;
 use datum::{KeyRange, PrimaryKey, row};
 use engine::memory::MemoryEngine;
 use engine::{Batch, BufferedEngine, Engine, Space, conformance};
-use log::{GroupId, Lsn};
-use rekindle_storage::{
-    CompressedEngine, CompressionOptions, Direction, HistoryRecord, Store, Table, drop_table,
-};
+use rekindle_storage::{CompressedEngine, CompressionOptions, Direction, Store, Table, drop_table};
 
 use self::bed::{Bed, COMPRESSED, DICTIONARY_RECORD, Draw, SMALL, object, seed, table_id, total, whole};
 
@@ -62,7 +59,7 @@ fn a_crash_loses_no_dictionary_that_a_row_needs() {
             let document = object(&draw.document(id, "zulu"));
             bed.put(id, &document);
         }
-        // What was not flushed is lost, the second dictionary perhaps included.
+        // Rows that were not flushed are lost, and perhaps the second dictionary.
         let mut bed = Bed { rows: durable, ..Bed::over(bed.memory.after_crash(), SMALL) };
         bed.check();
         bed.fill(&mut draw, 0..100, "beta");

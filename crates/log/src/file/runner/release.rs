@@ -19,6 +19,8 @@ const LOOKS_PER_REPLAY: u64 = 12;
 const FLUSHES_PER_REPLAY: u64 = 12;
 /// The same when the log is idle.
 const IDLE_FLUSHES_PER_REPLAY: u64 = 192;
+/// The same after a group was closed.
+const CLOSINGS_PER_REPLAY: u64 = 24;
 /// The log is idle when nothing was appended for this part of the interval between flushes.
 const IDLE_DIVISOR: u32 = 6;
 
@@ -27,9 +29,8 @@ const IDLE_DIVISOR: u32 = 6;
 pub(super) enum Task {
     /// It names the positions that it has made durable by itself.
     Look,
-    /// The same, after groups were closed, whose entries no longer count.
-    LookAfterClose,
-    /// It makes everything durable, since too much would be replayed, or has waited too long.
+    /// It makes everything durable, since too much would be replayed, or has waited too long, or groups were
+    /// closed, whose entries no longer count.
     Flush,
     /// The same, since the log is too long: entries that other replicas may need are deleted, too.
     Shorten,
@@ -39,10 +40,6 @@ impl Task {
     /// Whether the last segment is ended, so that it can be deleted as well.
     pub fn ends_segment(self) -> bool {
         self != Task::Look
-    }
-
-    fn looks(self) -> bool {
-        matches!(self, Task::Look | Task::LookAfterClose)
     }
 }
 
@@ -76,7 +73,7 @@ impl FlushJob {
 
     /// Does the work. Waits for the engine.
     pub fn run(&mut self, applier: &dyn Applier) -> Result<(), ApplyError> {
-        if !self.task.looks() {
+        if self.task != Task::Look {
             return applier.flush();
         }
         let groups: Vec<GroupId> = self.settled.keys().copied().collect();
@@ -87,7 +84,7 @@ impl FlushJob {
     /// The position of each group up to which the engine has everything durably.
     pub(super) fn flushed(&self, store: &impl Store) -> BTreeMap<GroupId, u64> {
         let mut flushed = self.settled.clone();
-        if self.task.looks() {
+        if self.task == Task::Look {
             for (group, settled) in &mut flushed {
                 let durable = self.durable.get(group).map_or(0, |lsn| lsn.0);
                 // Entries that are not proposals change no rows.
@@ -155,12 +152,14 @@ impl Release {
             self.appended = (log.now, log.appended);
         }
         let has_several = log.size.segments > 1;
+        // Ending the last segment and a flush are not worth less.
+        self.closed &= has_several || log.size.bytes >= self.policy.replay_bytes_max / CLOSINGS_PER_REPLAY;
         let task = match () {
             () if self.running => return None,
             () if has_several && log.size.bytes >= self.shorten_at => Task::Shorten,
             () if self.unflushed >= self.flush_at => Task::Flush,
             () if self.due().is_some_and(|due| due <= log.now) => Task::Flush,
-            () if self.closed && log.may_begin_segment => Task::LookAfterClose,
+            () if self.closed && log.may_begin_segment => Task::Flush,
             () if has_several && log.appended >= self.look_at => Task::Look,
             () => return None,
         };
@@ -168,8 +167,6 @@ impl Release {
         self.look_at = log.appended + self.policy.replay_bytes_max / LOOKS_PER_REPLAY;
         if task != Task::Look {
             self.closed &= !log.may_begin_segment;
-        }
-        if !task.looks() {
             self.flushed = (log.now, log.appended);
         }
         Some(task)
@@ -194,7 +191,7 @@ impl Release {
     pub fn note(&mut self, job: &FlushJob, log_bytes: u64, unflushed: u64) {
         let FlushPolicy { log_bytes_max, replay_bytes_max, .. } = self.policy;
         self.unflushed = unflushed;
-        if job.task.looks() {
+        if job.task == Task::Look {
             return;
         }
         // If a group holds segments back, the engine is not flushed again for every entry.
