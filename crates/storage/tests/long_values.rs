@@ -9,7 +9,6 @@ use bytes::Bytes;
 use datum::{Datum, KeyRange, Object, PrimaryKey, json, row};
 use engine::memory::MemoryEngine;
 use engine::{Batch, Engine, Space, conformance};
-use io::Random;
 use io::sim::SimRandom;
 use log::{GroupId, Lsn};
 use rekindle_storage::{
