@@ -49,6 +49,8 @@ mod armed {
     }
 
     fn end_process() {
-        drop(rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL));
+        let own = rustix::process::getpid();
+        // A process may always end itself.
+        let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
     }
 }
