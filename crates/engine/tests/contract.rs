@@ -223,6 +223,30 @@ mod rocks {
     }
 
     #[test]
+    fn dropped_large_values_leave_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = open(dir.path());
+        for number in 0..8 {
+            put(&engine, format!("a{number}").as_bytes(), &vec![number; 1 << 20]);
+            put(&engine, format!("b{number}").as_bytes(), b"1");
+            if number == 4 {
+                engine.flush().unwrap();
+            }
+        }
+        engine.flush().unwrap();
+        let mut batch = Batch::new();
+        batch.delete_range(Space::Rows, b"a", b"b");
+        engine.write(batch).unwrap();
+        engine.reclaim(Space::Rows, b"a", b"b", DeletedKeys::NeverWrittenAgain);
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while engine.stats().disk_bytes() > 100 << 10 {
+            assert!(std::time::Instant::now() < deadline, "{} bytes", engine.stats().disk_bytes());
+            std::thread::yield_now();
+        }
+        assert_eq!(engine.get(Space::Rows, b"b7").unwrap().unwrap(), "1");
+    }
+
+    #[test]
     fn a_second_opening_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let _first = open(dir.path());

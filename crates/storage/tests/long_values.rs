@@ -16,8 +16,6 @@ use rekindle_storage::{
     Table, TableId,
 };
 
-const OPTIONS: CompressionOptions =
-    CompressionOptions { memory_bytes: 4 << 20, first_training_bytes: 16 << 10 };
 const WORDS: [&str; 12] = [
     "the",
     "of",
@@ -58,10 +56,14 @@ fn large_rows_are_compressed_as_others_are() {
     // RocksDB stores a value separately from this size on.
     const LARGE: usize = 256 << 10;
     let (memory, random) = (MemoryEngine::new(), SimRandom::new(3));
-    let store = Store::open(Arc::new(CompressedEngine::new(Arc::new(memory.clone()), OPTIONS)), 0).unwrap();
+    let store = Store::open(
+        Arc::new(CompressedEngine::new(Arc::new(memory.clone()), CompressionOptions::default())),
+        0,
+    )
+    .unwrap();
     let table = Table::new(Arc::clone(&store), TableId::from_uuid(uuid::Uuid::from_u128(7)));
     let mut rows = Vec::new();
-    for id in 0..16_u8 {
+    for id in 0..40_u8 {
         let text = words(&random, 60_000);
         let row = Bytes::from(row::encode(&object(&format!(r#"{{"id":{id},"text":"{text}"}}"#))));
         let key = PrimaryKey::encode(&Datum::Number(f64::from(id))).unwrap();
@@ -71,9 +73,10 @@ fn large_rows_are_compressed_as_others_are() {
         assert!(row.len() > LARGE);
         rows.push((key, row));
     }
-    // The first rows are written before there is a dictionary.
-    let later = stored(&memory, Space::Rows).into_iter().skip(4).map(|(_, row)| row.len());
-    let (plain, later) = (rows.iter().skip(4).map(|(_, row)| row.len()).sum::<usize>(), later.sum::<usize>());
+    // The first rows are written before there is a dictionary: it takes eight kilobytes of each of eight rows, at least.
+    let later = stored(&memory, Space::Rows).into_iter().skip(20).map(|(_, row)| row.len());
+    let (plain, later) =
+        (rows.iter().skip(20).map(|(_, row)| row.len()).sum::<usize>(), later.sum::<usize>());
     assert!(later * 2 < plain, "{later} of {plain} bytes");
     let snapshot = table.snapshot(ShardRange { range: KeyRange::all(), group: GroupId(1) }).unwrap();
     for (key, row) in &rows {
@@ -85,7 +88,7 @@ fn large_rows_are_compressed_as_others_are() {
 #[test]
 fn long_records_of_histories_are_compressed_and_come_back() {
     let (memory, random, group) = (MemoryEngine::new(), SimRandom::new(4), GroupId(9));
-    let engine = CompressedEngine::new(Arc::new(memory.clone()), OPTIONS);
+    let engine = CompressedEngine::new(Arc::new(memory.clone()), CompressionOptions::default());
     let mut wanted = Vec::new();
     for lsn in 1..=100 {
         let text = words(&random, if lsn % 4 == 0 { 3 } else { 400 });

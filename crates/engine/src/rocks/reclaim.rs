@@ -9,6 +9,7 @@ use librocksdb_sys as ffi;
 use rocksdb::{AsRawPtr, BottommostLevelCompaction, CompactOptions, DB, FlushOptions};
 
 use super::column;
+use super::stats::LIVE_BLOB_FILE_BYTES;
 use crate::pre_flush::Hook;
 use crate::{DeletedKeys, EngineError, Space};
 
@@ -96,9 +97,7 @@ impl Worker {
 
     fn reclaim(&self, range: &DeletedRange) -> Result<(), EngineError> {
         let column = column(&self.db, range.space);
-        let in_files = [rocksdb::Range::new(&range.start, &range.end)];
-        if self.db.get_approximate_sizes_cf(column, &in_files) == [0] {
-            // Nothing of it is in a file, or it was reclaimed already.
+        if self.is_tiny(range) {
             return Ok(());
         }
         // On a full disk this fails. Deleting the files makes room then.
@@ -113,6 +112,15 @@ impl Worker {
         options.set_bottommost_level_compaction(BottommostLevelCompaction::Skip);
         self.db.compact_range_cf_opt(column, Some(&range.start), Some(&range.end), &options);
         Ok(())
+    }
+
+    /// Whether about nothing of the range is in a file, because it was reclaimed already or is small. Separately stored large
+    /// values do not count in the size of a range, so a database with some has no tiny ranges.
+    fn is_tiny(&self, range: &DeletedRange) -> bool {
+        let column = column(&self.db, range.space);
+        let large_values = self.db.property_int_value_cf(column, LIVE_BLOB_FILE_BYTES);
+        let in_files = [rocksdb::Range::new(&range.start, &range.end)];
+        large_values.ok().flatten() == Some(0) && self.db.get_approximate_sizes_cf(column, &in_files) == [0]
     }
 
     /// Makes the deletion durable, so that merging finds it in a file.

@@ -14,7 +14,7 @@ use super::flushes::WrittenBytes;
 use crate::{CompressionStats, EngineStats, LevelStats, MemoryStats, Space, WrittenStats};
 
 /// Bytes of all large-value files. RocksDB has this property, but the wrapper crate does not name it.
-const LIVE_BLOB_FILE_BYTES: &std::ffi::CStr = c"rocksdb.live-blob-file-size";
+pub(super) const LIVE_BLOB_FILE_BYTES: &std::ffi::CStr = c"rocksdb.live-blob-file-size";
 
 pub(super) fn collect(db: &DB, cache: &Cache, written: &WrittenBytes) -> EngineStats {
     let over_spaces = |property: &PropName| -> u64 {
