@@ -13,19 +13,23 @@ use super::prepared::PreparedDictionaries;
 use super::settled_encoder::SettledEncoder;
 use crate::TableId;
 
+/// The encoder of an archive that is being settled.
+struct Archiving {
+    table: TableId,
+    number: DictionaryNumber,
+    encoder: Arc<SettledEncoder>,
+}
+
 /// The dictionaries with which settled rows are compressed, and the prepared ones among them.
 pub(super) struct SettledTables {
     dictionaries: RwLock<HashMap<TableId, SettledDictionary>>,
-    /// The encoder of the archive that is being settled. It would be too large for `encoders`.
+    /// Apart from `encoders`, for which it would be too large.
     archiving: RwLock<Option<Archiving>>,
     pub encoders: PreparedDictionaries<SettledEncoder>,
     rows: AtomicU64,
     bytes_before: AtomicU64,
     bytes_after: AtomicU64,
 }
-
-/// A dictionary and its prepared encoder.
-type Archiving = ((TableId, DictionaryNumber), Arc<SettledEncoder>);
 
 impl SettledTables {
     /// No dictionaries. The prepared ones take at most `encoder_bytes_max` bytes.
@@ -59,10 +63,10 @@ impl SettledTables {
     }
 
     pub(super) fn encoder(&self, table: TableId, number: DictionaryNumber) -> Option<Arc<SettledEncoder>> {
-        if let Some((key, encoder)) = &*self.archiving.read()
-            && *key == (table, number)
+        if let Some(archiving) = &*self.archiving.read()
+            && (archiving.table, archiving.number) == (table, number)
         {
-            return Some(Arc::clone(encoder));
+            return Some(Arc::clone(&archiving.encoder));
         }
         self.encoders.find((table, number))
     }
@@ -79,19 +83,19 @@ impl SettledTables {
             return self.encoders.keep((table, number), encoder, bytes);
         }
         let encoder = Arc::new(encoder);
-        *self.archiving.write() = Some(((table, number), Arc::clone(&encoder)));
+        *self.archiving.write() = Some(Archiving { table, number, encoder: Arc::clone(&encoder) });
         encoder
     }
 
     /// Frees the encoder of an archive.
     pub(super) fn end_archiving(&self, table: TableId) {
-        drop(self.archiving.write().take_if(|((owner, _), _)| *owner == table));
+        drop(self.archiving.write().take_if(|archiving| archiving.table == table));
     }
 
     /// Bytes of all encoders.
     pub(super) fn bytes(&self) -> usize {
         let archiving = self.archiving.read();
-        self.encoders.bytes() + archiving.as_ref().map_or(0, |(_, encoder)| encoder.bytes())
+        self.encoders.bytes() + archiving.as_ref().map_or(0, |archiving| archiving.encoder.bytes())
     }
 
     /// Counts a row that was stored in `after` bytes instead of `before`.
