@@ -10,7 +10,7 @@ use torture::harness::node::{Node, Ports, default_program};
 
 /// The size of the rows of articles, and the memory of the server in the second part of their tests.
 const ARTICLE_MEGABYTES: &str = "20";
-const ARTICLE_MEMORY_MB: &str = "160";
+const ARTICLE_MEMORY_MB: &str = "256";
 
 /// Options of a report.
 #[derive(clap::Args)]

@@ -127,7 +127,9 @@ impl<'a> Wiki<'a> {
         let disk = disk.map_err(|error| format!("the disk's own rate is unknown: {error}"));
         let memory = Memory::Limited { megabytes, group };
         let server = Server::start(self.args, folder, memory)?;
-        self.tests(server, keys, memory, Some(&disk))
+        self.tests(server, keys, memory, Some(&disk)).with_context(|| {
+            format!("with {megabytes} MB (--small-memory), over which the kernel kills the server")
+        })
     }
 
     fn tests(
