@@ -161,6 +161,21 @@ pub enum AdminError {
     /// The user `admin` cannot be deleted.
     #[error("The user `admin` can't be deleted.")]
     AdminStays,
+    /// The saved query was changed or deleted since it was read.
+    #[error("The saved query `{0}` was changed or deleted meanwhile. Read it again.")]
+    SavedQueryChanged(Text),
+    /// The name of a saved query is empty, or has more bytes than this.
+    #[error("The name of a saved query needs 1 to {0} bytes.")]
+    SavedQueryName(usize),
+    /// The saved queries of a user would be too large.
+    #[error("The saved queries of user `{owner}` may have 1 MiB together. Delete some of them.")]
+    SavedQueriesFull { owner: Text },
+    /// The saved queries of all users would be too large.
+    #[error("The saved queries of all users may have 16 MiB together. Delete some of them.")]
+    AllSavedQueriesFull,
+    /// The saved query belongs to another user.
+    #[error("The saved query `{name}` belongs to user `{owner}`.")]
+    SavedQueryOfOther { name: Text, owner: Text },
     /// The requested replicas cannot be placed on the cluster's servers.
     #[error("{0}")]
     Placement(#[from] PlacementError),

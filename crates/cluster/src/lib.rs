@@ -43,8 +43,8 @@ pub use catalog::{
     TableOptions,
 };
 pub use config::{
-    DbConfig, DbId, Grant, GroupId, IndexConfig, PasswordChange, PeerId, Permissions, ReplicaConfig, Scope,
-    SealedShard, ServerConfig, ServerId, ShardConfig, ShardHistory, TableConfig, TableIndexes, Temporary,
+    DbConfig, DbId, Grant, GroupId, IndexConfig, PasswordChange, PeerId, Permissions, ReplicaConfig, SavedQuery,
+    Scope, SealedShard, ServerConfig, ServerId, ShardConfig, ShardHistory, TableConfig, TableIndexes, Temporary,
     User, WriteAcks, durability_name,
 };
 pub use copy::{Copies, CopyChunking, CopyProgress};

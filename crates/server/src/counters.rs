@@ -78,6 +78,48 @@ impl LatencySum {
         self.buckets.iter().sum()
     }
 
+    pub fn add(&mut self, other: &LatencySum) {
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(sum, count)| *sum += count);
+        self.total_nanos += other.total_nanos;
+    }
+
+    /// The latencies that are not in `before`, which was read earlier.
+    #[must_use]
+    pub fn since(&self, before: &LatencySum) -> LatencySum {
+        let mut since = self.clone();
+        for (count, before) in since.buckets.iter_mut().zip(before.buckets) {
+            *count = count.saturating_sub(before);
+        }
+        since.total_nanos = self.total_nanos.saturating_sub(before.total_nanos);
+        since
+    }
+
+    /// The mean in seconds; 0 without latencies.
+    #[must_use]
+    pub fn mean_seconds(&self) -> f64 {
+        match self.count() {
+            0 => 0.0,
+            count => self.total_nanos as f64 / 1e9 / count as f64,
+        }
+    }
+
+    /// The latency in seconds that a share of `quantile` does not exceed, estimated within its bucket; 0 without latencies.
+    #[must_use]
+    pub fn quantile_seconds(&self, quantile: f64) -> f64 {
+        let wanted = self.count() as f64 * quantile;
+        let mut below = 0.0;
+        for (i, count) in self.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let inside = *count as f64;
+            if below + inside >= wanted {
+                let start = if i == 0 { 0.0 } else { bound_seconds(i - 1) };
+                let end = if i < LATENCY_BUCKETS { bound_seconds(i) } else { start * 2.0 };
+                return start + (end - start) * ((wanted - below) / inside);
+            }
+            below += inside;
+        }
+        0.0
+    }
+
     /// Each bucket's upper bound in seconds (infinite for the last) and its count.
     pub fn bounds(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         self.buckets.iter().enumerate().map(|(i, count)| (bound_seconds(i), *count))
@@ -109,6 +151,27 @@ mod tests {
         assert_eq!(bucket(16_777_216_000), LATENCY_BUCKETS - 1);
         assert_eq!(bucket(16_777_216_001), LATENCY_BUCKETS);
         assert_eq!(bucket(u64::MAX), LATENCY_BUCKETS);
+    }
+
+    #[test]
+    fn a_quantile_is_estimated_within_its_bucket() {
+        let latency = Latency::default();
+        let read = || {
+            let mut sum = LatencySum::default();
+            latency.add_to(&mut sum);
+            sum
+        };
+        assert_eq!((read().mean_seconds(), read().quantile_seconds(0.99)), (0.0, 0.0));
+        latency.record(Duration::from_millis(1));
+        let before = read();
+        (0..100).for_each(|_| latency.record(Duration::from_micros(3)));
+        let since = read().since(&before);
+        assert_eq!(since.count(), 100);
+        assert!((since.mean_seconds() - 3e-6).abs() < 1e-9, "{}", since.mean_seconds());
+        let p99 = since.quantile_seconds(0.99);
+        assert!((3.9e-6..=4e-6).contains(&p99), "{p99}");
+        latency.record(Duration::from_secs(100));
+        assert!(read().since(&before).quantile_seconds(1.0) > 16.0);
     }
 
     #[test]

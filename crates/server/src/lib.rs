@@ -15,6 +15,7 @@ mod js;
 mod listen;
 mod log_lines;
 mod memory;
+mod metrics_history;
 mod node_service;
 #[cfg(feature = "http")]
 mod outbound_http;

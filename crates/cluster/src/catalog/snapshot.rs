@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use datum::Text;
 use storage::TableId;
+use uuid::Uuid;
 
 use super::row::RemovedServer;
-use crate::config::{DbConfig, DbId, Grant, ReplicaConfig, Scope, ServerConfig, ServerId, User};
+use crate::config::{DbConfig, DbId, Grant, ReplicaConfig, SavedQuery, Scope, ServerConfig, ServerId, User};
 use crate::error::AdminError;
 use crate::routing::TableHandle;
 
@@ -43,6 +44,7 @@ pub struct Catalog {
     databases: HashMap<Text, Database>,
     users: HashMap<Text, User>,
     grants: Vec<Grant>,
+    saved_queries: BTreeMap<Uuid, SavedQuery>,
     servers: BTreeMap<ServerId, ServerConfig>,
     /// The permanently removed servers, with their last names if those were stored.
     removed: BTreeMap<ServerId, Option<Text>>,
@@ -105,6 +107,15 @@ impl Catalog {
     #[must_use]
     pub fn grants(&self) -> &[Grant] {
         &self.grants
+    }
+
+    /// The saved queries of all users.
+    pub fn saved_queries(&self) -> impl Iterator<Item = &SavedQuery> {
+        self.saved_queries.values()
+    }
+
+    pub(crate) fn saved_query(&self, id: Uuid) -> Option<&SavedQuery> {
+        self.saved_queries.get(&id)
     }
 
     /// All servers, in order of name.
@@ -212,6 +223,10 @@ impl Catalog {
         self.users.insert(user.name.clone(), user);
     }
 
+    pub(crate) fn put_saved_query(&mut self, query: SavedQuery) {
+        self.saved_queries.insert(query.id, query);
+    }
+
     pub(crate) fn put_grant(&mut self, grant: Grant) {
         self.remove_grant(&grant.user, grant.scope);
         if !grant.permissions.is_unset() {
@@ -246,8 +261,6 @@ pub(crate) fn table_by_id(catalog: &Catalog, id: TableId) -> Result<&TableHandle
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
     use crate::{PeerId, ReplicaConfig};
 

@@ -34,7 +34,7 @@ mod users;
 pub(crate) use ids::Ids;
 pub use indexes::{IndexConfig, TableIndexes};
 pub use temporary::Temporary;
-pub use users::{Grant, PasswordChange, Permissions, Scope, User};
+pub use users::{Grant, PasswordChange, Permissions, SavedQuery, Scope, User};
 
 /// The log group of the catalog: group zero.
 pub(crate) const CATALOG_GROUP: GroupId = GroupId(0);

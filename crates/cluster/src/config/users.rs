@@ -2,6 +2,7 @@
 
 use datum::{Datum, Object, ObjectBuilder, Text};
 use storage::TableId;
+use uuid::Uuid;
 
 use super::DbId;
 
@@ -14,6 +15,29 @@ pub struct User {
     pub password: Object,
     /// Whether the password is not empty.
     pub has_password: bool,
+}
+
+/// A query that a user keeps in the catalog.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedQuery {
+    pub id: Uuid,
+    pub name: Text,
+    /// The text, as it was typed.
+    pub query: Text,
+    /// The user that saved it.
+    pub owner: Text,
+    /// Whether other users see it.
+    pub is_shared: bool,
+    /// When it was changed, in seconds since 1970, rounded to the millisecond.
+    pub changed: f64,
+}
+
+impl SavedQuery {
+    /// The bytes that count against the limit of its owner.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.name.len() + self.query.len()
+    }
 }
 
 /// The effect of a write to `users` on a password.

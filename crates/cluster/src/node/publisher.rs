@@ -105,6 +105,7 @@ impl Publisher {
                 CatalogRow::Version(version) => catalog.version = version,
                 CatalogRow::User(user) => catalog.put_user(user),
                 CatalogRow::Grant(grant) => catalog.put_grant(grant),
+                CatalogRow::SavedQuery(query) => catalog.put_saved_query(query),
                 CatalogRow::Table(config) => {
                     let table = self.table_handle(&before, &catalog, config)?;
                     catalog.put_table(table);

@@ -49,7 +49,7 @@ pub(crate) struct Cx {
     pub random: SeededRandom,
     /// Whether this is a request of another node, which may not lead to further requests.
     pub serves_remote: bool,
-    /// Records the work of the query, for `explain` and `profile`.
+    /// Records the work of the query, for `explain`, `profile` and the list of slow queries.
     pub trace: Option<Arc<Trace>>,
     /// Counts the rows that were read, where that is reported.
     pub rows_read: Option<Arc<AtomicU64>>,
@@ -148,6 +148,11 @@ impl Cx {
             feeds: Arc::default(),
             me: me.clone(),
         })
+    }
+
+    /// The record of the query's work, if it takes a further entry.
+    pub fn trace_room(&self) -> Option<&Arc<Trace>> {
+        self.trace.as_ref().filter(|trace| trace.take_room())
     }
 
     /// Adds rows that another node has read for this query.

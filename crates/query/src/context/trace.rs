@@ -1,7 +1,7 @@
 //! A record of the work of a query, for `explain` and `profile`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use datum::{Datum, Object, Text};
@@ -10,11 +10,23 @@ use reql::{Op, Term};
 use shard::{Bounds, Side};
 
 /// The record of one query. Its threads share it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Trace {
     /// The rows read on all threads.
     pub rows_read: Arc<AtomicU64>,
     notes: Mutex<Notes>,
+    /// Entries that it has taken, and the most that it takes.
+    taken: AtomicU32,
+    taken_max: u32,
+}
+
+/// Most entries of a record that nobody has requested, so that it costs little.
+const SKETCH_ENTRIES_MAX: u32 = 64;
+
+impl Default for Trace {
+    fn default() -> Trace {
+        Trace::up_to(u32::MAX)
+    }
 }
 
 /// Most reads that are listed one by one.
@@ -96,6 +108,26 @@ pub(crate) fn show_values(values: &[(Bounds, u32)]) -> String {
 }
 
 impl Trace {
+    /// A record of the first entries only, for a query that may turn out to be slow.
+    pub fn sketch() -> Trace {
+        Trace::up_to(SKETCH_ENTRIES_MAX)
+    }
+
+    fn up_to(taken_max: u32) -> Trace {
+        Trace { rows_read: Arc::default(), notes: Mutex::default(), taken: AtomicU32::new(0), taken_max }
+    }
+
+    /// Takes room for one entry, if there is any.
+    pub fn take_room(&self) -> bool {
+        // A full record is only read: threads that share it do not wait for each other.
+        self.taken_max == u32::MAX
+            || (!self.is_full() && self.taken.fetch_add(1, Ordering::Relaxed) < self.taken_max)
+    }
+
+    fn is_full(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) >= self.taken_max
+    }
+
     /// Records a read. Returns its entry, if it has one, for [`Trace::done`].
     pub fn read(&self, read: ReadNote) -> Option<usize> {
         let mut notes = self.notes.lock();
@@ -149,8 +181,8 @@ impl Trace {
         }
     }
 
-    /// The result of `explain`.
-    pub fn explanation(&self, term: &Term, answer: Answered, took: Duration) -> Datum {
+    /// The result of `explain`, for a query with this text.
+    pub fn explanation(&self, query: String, answer: Answered, took: Duration) -> Datum {
         let (mut reads, mut top) = (Vec::new(), Vec::new());
         let notes = self.notes.lock();
         for note in &notes.entries {
@@ -160,7 +192,7 @@ impl Trace {
             }
         }
         let explanation = object([
-            ("query", Datum::from(reql::print::term(term))),
+            ("query", Datum::from(query)),
             ("reads", reads.into()),
             ("at_the_top", top.into()),
             ("rows_looked_at", number(self.rows_read.load(Ordering::Relaxed) as f64)),
@@ -168,7 +200,11 @@ impl Trace {
             ("items", number(answer.items as f64)),
             ("milliseconds", number(took.as_secs_f64() * 1000.0)),
         ]);
-        with_unless(explanation, "reads_left_out", notes.left_out, 0)
+        let explanation = with_unless(explanation, "reads_left_out", notes.left_out, 0);
+        match self.is_full() {
+            true => with(explanation, "is_partial", Datum::Bool(true)),
+            false => explanation,
+        }
     }
 
     /// The tasks of a profile below the evaluation of the query.
@@ -227,11 +263,13 @@ fn shown(read: &ReadNote) -> Datum {
 
 /// Adds a number to an object, unless it is the `usual` one.
 fn with_unless(object: Datum, name: &'static str, value: u64, usual: u64) -> Datum {
+    if value == usual { object } else { with(object, name, number(value as f64)) }
+}
+
+/// Adds a member to an object.
+fn with(object: Datum, name: &'static str, value: Datum) -> Datum {
     let Datum::Object(members) = &object else { return object };
-    if value == usual {
-        return object;
-    }
-    let more = std::iter::once((Text::from_static(name), number(value as f64)));
+    let more = std::iter::once((Text::from_static(name), value));
     Datum::Object(members.iter().map(|(name, value)| (name.clone(), value.clone())).chain(more).collect())
 }
 
@@ -271,6 +309,21 @@ pub(crate) fn writes(term: &Term) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sketch_takes_few_entries() {
+        let (sketch, whole) = (Trace::sketch(), Trace::default());
+        assert_eq!((0..1000).filter(|_| sketch.take_room()).count(), SKETCH_ENTRIES_MAX as usize);
+        assert_eq!((0..1000).filter(|_| whole.take_room()).count(), 1000);
+        let partial = |trace: &Trace| {
+            let answer = Answered { kind: "value", items: 1 };
+            let Datum::Object(explained) = trace.explanation("r".to_owned(), answer, Duration::ZERO) else {
+                return None;
+            };
+            explained.get("is_partial")
+        };
+        assert_eq!((partial(&sketch), partial(&whole)), (Some(Datum::Bool(true)), None));
+    }
 
     #[test]
     fn at_most_a_hundred_reads_are_listed() {

@@ -6,10 +6,12 @@ mod feed_counters;
 mod feed_garbage;
 mod feed_polling;
 mod jobs;
+mod metrics_history;
 mod rate_meter;
 mod recent_log;
 mod row_lengths;
 mod served_cursors;
+mod slow_queries;
 mod system_watches;
 
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ use self::jobs::Jobs;
 use self::rate_meter::{RateMeter, TableRateMeters};
 use self::row_lengths::RowLengths;
 use self::served_cursors::ServedCursors;
+use self::slow_queries::SlowQueries;
 use self::system_watches::{SystemWatches, WatchedTable};
 use crate::http::HttpClient;
 use crate::routing::{Failover, ReadBatches, RemoteCalls, SharedLeaderLookup};
@@ -38,8 +41,10 @@ pub use feed_counters::{FeedCounters, FeedKind};
 pub(crate) use feed_garbage::FeedGarbage;
 pub(crate) use feed_polling::FeedPolling;
 pub(crate) use jobs::{Job, JobEntry};
+pub use metrics_history::{MetricsHistory, MetricsSample};
 pub use recent_log::{LogLevel, LogLine, RecentLog};
 pub(crate) use served_cursors::ServedCursor;
+pub(crate) use slow_queries::SlowQuery;
 pub(crate) use system_watches::{SystemTableRows, SystemWatcher};
 
 /// Threads for requests of other nodes: most of them wait for the log or for scan threads.
@@ -94,6 +99,8 @@ pub struct ServerFacts {
     pub started_unix: Duration,
     /// The last log lines of this server.
     pub logs: RecentLog,
+    /// The figures of this server in the last 24 hours.
+    pub metrics: MetricsHistory,
     /// Returns a description of a problem with the memory of the process, if there is one.
     pub memory_trouble: Option<fn() -> Option<String>>,
 }
@@ -122,6 +129,8 @@ pub struct Service {
     /// Point queries that wait for leaders.
     pub(crate) leader_lookup: Arc<SharedLeaderLookup>,
     pub(crate) jobs: Jobs,
+    /// The slowest queries of the last hour.
+    pub(crate) slow_queries: SlowQueries,
     /// Calls to other nodes.
     pub(crate) remote_calls: Arc<RemoteCalls>,
     /// Point reads that are sent to other nodes together.
@@ -172,6 +181,7 @@ impl Service {
             facts: options.facts,
             pool: ThreadPool::new("scan", options.scan_threads),
             jobs: Jobs::default(),
+            slow_queries: SlowQueries::default(),
             http_client: options.http_client,
             scripts: options.scripts,
             memory: options.memory,

@@ -12,8 +12,9 @@ use reql::{BatchLimits, EvalError};
 
 use super::noted_wake::NotedWake;
 use super::profile::Profile;
+use super::running_query::RunningQuery;
 use crate::context::Cx;
-use crate::service::{FeedKind, JobEntry};
+use crate::service::FeedKind;
 use crate::stream::Pipe;
 use crate::table::access;
 
@@ -53,7 +54,7 @@ pub struct Cursor {
     is_first: bool,
     limits: BatchLimits,
     profile: Option<Profile>,
-    job: JobEntry,
+    job: RunningQuery,
 }
 
 impl Cursor {
@@ -61,7 +62,7 @@ impl Cursor {
     pub(crate) fn open(
         cx: Arc<Cx>,
         pipe: Pipe,
-        job: JobEntry,
+        mut job: RunningQuery,
         profile: Option<Profile>,
     ) -> Result<Cursor, EvalError> {
         let limits = BatchLimits::of_options(|name| cx.global(name))?;
@@ -71,6 +72,7 @@ impl Cursor {
             cx.feeds.set_waker(Some(Waker::noop().clone()));
             cx.feeds.set_may_block(true);
         }
+        job.has_cursor(cx.feeds.kind().is_some());
         let wake = NotedWake::new();
         Ok(Cursor {
             cx,
@@ -138,7 +140,10 @@ impl Cursor {
     /// cancelled.
     pub fn next_batch(&mut self) -> Result<Batch, EvalError> {
         let _cancel_scope = cancel::scope(Some(self.cx.cancel.clone()));
-        self.fill().map_err(|error| self.job.explain(error))
+        let began = self.now();
+        let batch = self.fill().map_err(|error| self.job.explain(error));
+        self.job.read_batch(began, batch.as_ref().map_or(0, |batch| batch.items.len()));
+        batch
     }
 
     fn fill(&mut self) -> Result<Batch, EvalError> {

@@ -7,17 +7,20 @@ mod limits;
 mod noted_wake;
 mod profile;
 mod query;
+mod running_query;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use datum::{Datum, Text, Time, cancel};
+use io::Nanos;
 use reql::{Cancel, EvalError, GlobalOption, Op, Scope, SeededRandom, Term};
 
 use self::cursor::check_json;
 use self::profile::Profile;
+use self::running_query::{Measured, RunningQuery};
 use crate::context::{Caller, Cx, DB_DEFAULT, TablesRead, Trace, trace};
-use crate::service::{Client, FeedPolling, Job, JobEntry, Service};
+use crate::service::{Client, FeedPolling, Job, Service};
 use crate::value::{DbRef, Seq, Value};
 
 pub use answer::{Answer, Answered};
@@ -49,26 +52,27 @@ impl Session {
         let term = &query.term;
         let started = self.service.node().clock().now();
         let mut profile = Profile::of(query, started);
-        let trace = (profile.is_some() || query.flag("explain")).then(Arc::<Trace>::default);
-        if let (Some(profile), Some(trace)) = (&mut profile, &trace) {
+        let is_explained = query.flag("explain");
+        let trace = Arc::new(if profile.is_some() || is_explained { Trace::default() } else { Trace::sketch() });
+        if let Some(profile) = &mut profile {
             profile.follow(term, trace.clone());
         }
         let _cancel_scope = cancel::scope(Some(cancel.clone()));
-        let cx = self.context(query, cancel, trace.clone())?;
-        if query.flag("explain") && trace::writes(term) {
+        let cx = self.context(query, cancel, Some(trace.clone()))?;
+        if is_explained && trace::writes(term) {
             let why = "Cannot explain a query that writes: it would have to be carried out.";
             return Err(EvalError::logic(why).into());
         }
-        let job = self.register(&cx, term);
+        let job = self.register(&cx, query, started, (!is_explained).then(|| trace.clone()));
         let value = match cx.eval(term, &Scope::empty()) {
             Ok(value) => value,
             Err(error) => return Err(job.explain(error).into()),
         };
         let mut answer = answer(cx, value, job, profile.clone())?;
-        if let Some(trace) = trace.filter(|_| query.flag("explain")) {
+        if is_explained {
             let read = read_to_the_end(&mut answer)?;
             let took = self.service.node().clock().now().since(started);
-            answer = Answer::Atom(trace.explanation(term, read, took));
+            answer = Answer::Atom(trace.explanation(reql::print::term(term), read, took));
         }
         let profile = match &answer {
             Answer::Atom(_) => profile.map(|profile| profile.finish(self.service.node().clock().now())),
@@ -125,17 +129,29 @@ impl Session {
         })
     }
 
-    fn register(&self, cx: &Cx, term: &Term) -> JobEntry {
+    /// Adds a query to the list of jobs; it is measured if it has a `trace`.
+    fn register(&self, cx: &Cx, query: &Query, started: Nanos, trace: Option<Arc<Trace>>) -> RunningQuery {
         let node = self.service.node();
+        let (id, term) = (node.new_uuid(), Arc::new(query.term.clone()));
+        let measured = trace.map(|trace| Measured {
+            service: self.service.clone(),
+            id,
+            client: self.client.clone(),
+            term: term.clone(),
+            source_bytes: query.source.as_ref().map_or(0, |source| source.len()),
+            trace,
+            started,
+            of_cursor: None,
+        });
         let job = Job {
             client: self.client.clone(),
-            query: Arc::new(term.clone()),
+            query: term,
             started: node.clock().now(),
             cancel: cx.cancel.clone(),
             feeds: cx.feeds.clone(),
             killed: Arc::default(),
         };
-        self.service.jobs.enter(node.new_uuid(), job)
+        RunningQuery::new(self.service.jobs.enter(id, job), measured)
     }
 }
 
@@ -252,7 +268,12 @@ fn read_to_the_end(answer: &mut Answer) -> Result<trace::Answered, EvalError> {
 }
 
 /// The result that the client gets for the value of the query.
-fn answer(cx: Arc<Cx>, value: Value, job: JobEntry, profile: Option<Profile>) -> Result<Answer, EvalError> {
+fn answer(
+    cx: Arc<Cx>,
+    value: Value,
+    job: RunningQuery,
+    profile: Option<Profile>,
+) -> Result<Answer, EvalError> {
     let datum = match value {
         Value::Table(slice) => {
             let pipe = slice.into_seq(&cx)?.pipe;

@@ -71,7 +71,7 @@ fn gather_grouped(cx: &Cx, rows: &RowSource, pipeline: &Pipeline) -> Result<reql
 fn gather_from(cx: &Cx, source: Source, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
     match source {
         Source::Rows(rows) if is_plain_count(&pipeline) => {
-            if let Some(trace) = &cx.trace {
+            if let Some(trace) = cx.trace_room() {
                 trace.read(rows.note(cx, vec!["count (kept, or of keys)".to_owned()]));
             }
             let count = count(cx, &rows)?;
@@ -80,7 +80,7 @@ fn gather_from(cx: &Cx, source: Source, pipeline: Pipeline) -> Result<reql::Valu
         Source::Rows(rows) if pipeline.is_closed() && !merges(&rows) => scan(cx, rows, pipeline),
         source => {
             let items = Pipe::of_source(source).open(cx)?;
-            if let Some(trace) = &cx.trace {
+            if let Some(trace) = cx.trace_room() {
                 pipeline.names().into_iter().for_each(|name| trace.at_top(name));
             }
             consume(cx, items, &pipeline)
@@ -292,13 +292,14 @@ fn consume(cx: &Cx, mut items: Box<dyn Items>, pipeline: &Pipeline) -> Result<re
 /// Aggregates rows where they are.
 fn scan(cx: &Cx, rows: RowSource, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
     let started = cx.node().clock().now();
-    let note = cx.trace.as_ref().map(|trace| trace.read(rows.note(cx, pipeline.names())));
+    let trace = cx.trace_room();
+    let note = trace.map(|trace| trace.read(rows.note(cx, pipeline.names())));
     let work = Arc::new(pipeline);
     let all = rows.with_present_index(cx, |rows| match rows.index {
         Some(_) => tally_for::<ShardIndexRange>(cx, rows, &work, &mut RetryBudget::new()),
         None => tally_for::<ShardRange>(cx, rows, &work, &mut RetryBudget::new()),
     })?;
-    if let Some((trace, note)) = cx.trace.as_ref().zip(note) {
+    if let Some((trace, note)) = trace.zip(note) {
         trace.done(note, cx.since(started));
     }
     work.finish(all)

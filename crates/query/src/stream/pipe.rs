@@ -121,7 +121,7 @@ impl Pipe {
                 let closed = steps.iter().take_while(|step| step.is_closed()).count();
                 let later = steps.split_off(closed);
                 let found = plan::found(cx, &rows, &steps, OrderSeen::Yes);
-                if let Some(trace) = &cx.trace {
+                if let Some(trace) = cx.trace_room() {
                     let names =
                         |steps: &[Transform]| steps.iter().map(|step| step.name().to_owned()).collect();
                     trace.read(found.as_ref().unwrap_or(&rows).note(cx, names(&steps)));

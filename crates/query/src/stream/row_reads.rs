@@ -42,7 +42,7 @@ pub(crate) fn system_row(cx: &Cx, system: &SystemRef, key: &Datum) -> Result<Opt
 
 /// The rows of `table` under `keys`, in their order; null where there is none.
 pub(crate) fn rows(cx: &Cx, table: &StoredTable, keys: Vec<PrimaryKey>) -> Result<Vec<Datum>, EvalError> {
-    if let Some(trace) = &cx.trace {
+    if let Some(trace) = cx.trace_room() {
         trace.read(note_of_keys(cx, table, &keys));
     }
     let mut rows = vec![Datum::Null; keys.len()];

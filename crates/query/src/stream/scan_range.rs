@@ -27,7 +27,7 @@ pub(crate) fn scan(
         Some(direct) => in_place(rows, direct, pipeline, &mut tally, &env, &seen)?,
         None => in_batches(rows, pipeline, &mut tally, &env, &seen)?,
     };
-    if let Some(trace) = &cx.trace {
+    if let Some(trace) = cx.trace_room() {
         trace.scan_range(cx.since(started), rows);
     }
     Ok(tally)

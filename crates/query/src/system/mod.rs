@@ -9,12 +9,15 @@ mod fields;
 mod index_jobs;
 mod jobs;
 mod logs;
+mod metrics;
 mod permissions;
 mod reconfiguration;
 mod rights;
+mod saved_queries;
 mod server_config;
 mod server_status;
 mod shard_places;
+mod slow_queries;
 mod stats;
 mod table_config;
 mod table_status;
@@ -29,10 +32,13 @@ pub(crate) use table_status::status_row;
 
 use crate::table::{SYSTEM_TABLES, SystemTable};
 
-const TABLES: [&dyn SystemTable; 15] = [
+const TABLES: [&dyn SystemTable; 18] = [
     &debug::Scratch,
     &debug::Stats,
     &debug::TableStatus,
+    &metrics::Metrics,
+    &saved_queries::SavedQueries,
+    &slow_queries::SlowQueriesTable,
     &cluster_config::ClusterConfig,
     &current_issues::CurrentIssues,
     &db_config::DbConfigTable,

@@ -8,7 +8,7 @@ use cluster::{Catalog, Database, DbId, Permissions, Scope};
 use reql::EvalError;
 use storage::TableId;
 
-use super::TableRef;
+use super::{Readers, TableRef};
 use super::ids::{system_db_id, system_table_id};
 use crate::context::{Caller, Cx};
 
@@ -61,17 +61,25 @@ pub(crate) fn check_write(cx: &Cx, table: &TableRef) -> Result<(), EvalError> {
     let resource = Resource::of_table(table);
     match table {
         TableRef::Stored(_) => {}
-        TableRef::System(system) if system.table.is_hidden() => check_admin(cx)?,
-        TableRef::System(_) => check(cx, Privilege::Read, resource)?,
+        TableRef::System(system) => match system.table.readers() {
+            Readers::All => return check_is_user(cx),
+            Readers::Admin => check_admin(cx)?,
+            Readers::Permitted => check(cx, Privilege::Read, resource)?,
+        },
     }
     check(cx, Privilege::Write, resource)
 }
 
 /// Fails if the caller may not read rows of `table`.
 pub(crate) fn check_read(cx: &Cx, table: &TableRef) -> Result<(), EvalError> {
-    match table {
-        TableRef::System(system) if system.table.is_hidden() => check_admin(cx),
-        _ => check(cx, Privilege::Read, Resource::of_table(table)),
+    let readers = match table {
+        TableRef::System(system) => system.table.readers(),
+        TableRef::Stored(_) => Readers::Permitted,
+    };
+    match readers {
+        Readers::All => check_is_user(cx),
+        Readers::Admin => check_admin(cx),
+        Readers::Permitted => check(cx, Privilege::Read, Resource::of_table(table)),
     }
 }
 
@@ -100,6 +108,14 @@ pub(crate) fn check_db_and_tables(cx: &Cx, catalog: &Catalog, db: &Database) -> 
     check_in(cx, catalog, Privilege::Config, Resource::Db(db.config.id))?;
     let tables = db.tables().into_iter().map(|table| Resource::Table(db.config.id, table.config.id));
     tables.into_iter().try_for_each(|resource| check_in(cx, catalog, Privilege::Config, resource))
+}
+
+/// Fails in places where a query has no user.
+fn check_is_user(cx: &Cx) -> Result<(), EvalError> {
+    match &cx.caller {
+        Caller::User(_) => Ok(()),
+        Caller::None => Err(EvalError::permission("Internal permission error, required `read` permission.")),
+    }
 }
 
 /// Debug tables are for `admin` only.

@@ -17,10 +17,13 @@ pub(crate) fn system_table_id(name: &str) -> TableId {
 }
 
 /// The names of all system tables.
-pub(crate) const SYSTEM_TABLES: [&str; 15] = [
+pub(crate) const SYSTEM_TABLES: [&str; 18] = [
     "_debug_scratch",
     "_debug_stats",
     "_debug_table_status",
+    "_metrics",
+    "_saved_queries",
+    "_slow_queries",
     "cluster_config",
     "current_issues",
     "db_config",

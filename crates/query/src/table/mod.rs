@@ -65,6 +65,16 @@ pub(crate) struct SystemRef {
     pub identifiers: Identifiers,
 }
 
+/// The users who may read and write a system table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// Those with permissions on it or its database.
+    Permitted,
+    Admin,
+    /// All: each sees rows of its own.
+    All,
+}
+
 /// A table of database `rethinkdb`: its rows are computed when they are read.
 pub(crate) trait SystemTable: Send + Sync {
     fn name(&self) -> &'static str;
@@ -74,9 +84,9 @@ pub(crate) trait SystemTable: Send + Sync {
         false
     }
 
-    /// Whether it is for debugging only: no list shows it, and only `admin` may see its rows.
-    fn is_hidden(&self) -> bool {
-        self.name().starts_with('_')
+    /// The users who may read and write it; the table itself decides about its rows.
+    fn readers(&self) -> Readers {
+        if self.name().starts_with("_debug") { Readers::Admin } else { Readers::Permitted }
     }
 
     /// Whether its rows are in descending order of their keys when the query asks for no order.

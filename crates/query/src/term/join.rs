@@ -49,7 +49,7 @@ pub(super) fn joined_value(
     mut joined: Box<dyn Items>,
     is_array: bool,
 ) -> Result<Value, EvalError> {
-    if let Some(trace) = &cx.trace {
+    if let Some(trace) = cx.trace_room() {
         trace.at_top(op.name().to_lowercase());
     }
     if !is_array {

@@ -76,7 +76,7 @@ pub(crate) fn applied(cx: &Cx, op: Op, first: Value, operation: Operation) -> Re
         Operation::Terminal(steps, terminal) => end(cx, seq.pipe, steps, terminal).map(Value::of_closed),
         Operation::Group(by) => Ok(Value::Grouped(Grouped::Lazy { pipe: seq.pipe, by, steps: Vec::new() })),
         Operation::OrderBy(_) => {
-            if let Some(trace) = &cx.trace {
+            if let Some(trace) = cx.trace_room() {
                 trace.at_top("order_by (all of it in memory)");
             }
             cx.env().check_batches()?;
@@ -86,7 +86,7 @@ pub(crate) fn applied(cx: &Cx, op: Op, first: Value, operation: Operation) -> Re
             Ok(selection_of_array(table, Value::of_closed(sorted)))
         }
         other => {
-            if let Some(trace) = &cx.trace {
+            if let Some(trace) = cx.trace_room() {
                 trace.at_top(op.name().to_lowercase());
             }
             item_by_item(cx, seq, &other)

@@ -14,6 +14,7 @@ use query::NamedTableSizes;
 use shard::Replicas;
 use storage::RowCacheStats;
 
+use super::figures::Figures;
 use super::openmetrics::{Kind, Page};
 use super::process::Process;
 use super::{feeds, links};
@@ -58,6 +59,11 @@ impl Sources {
     /// From now on also shows the metrics of an open node. Only the first call has an effect.
     pub fn observe(&self, observed: Observed) {
         drop(self.observed.set(observed));
+    }
+
+    /// The figures for the history of metrics; `None` until the node is open.
+    pub fn figures(&self) -> Option<Figures> {
+        self.observed.get().map(Figures::of)
     }
 
     pub fn page(&self) -> String {
@@ -138,7 +144,8 @@ fn write_queries(page: &mut Page, counters: &[Arc<Counters>]) {
     );
 }
 
-fn sum(counters: &[Arc<Counters>], kind: QueryKind) -> LatencySum {
+/// The latencies of one kind of query, of all workers.
+pub(super) fn sum(counters: &[Arc<Counters>], kind: QueryKind) -> LatencySum {
     let mut sum = LatencySum::default();
     for one in counters {
         one.latency(kind).add_to(&mut sum);

@@ -2,6 +2,7 @@
 
 mod console;
 mod feeds;
+mod figures;
 mod health;
 mod links;
 mod metrics;
@@ -25,6 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::tls::Encrypted;
 
 pub use console::{Backend, Console};
+pub use figures::Figures;
 pub use health::{Health, NodeStage};
 pub use metrics::{Observed, Sources};
 pub(crate) use process::swap_warning;

@@ -34,6 +34,7 @@ use crate::listen::{BoundSockets, accept_drivers, raise_file_limit};
 use crate::log_lines::LogLines;
 use crate::memory::cache_size::CacheSizer;
 use crate::memory::plan::MemoryPlan;
+use crate::metrics_history::MetricsRecorder;
 use crate::node_service::NodeService;
 use crate::tls;
 use crate::worker::Workers;
@@ -139,8 +140,11 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     let indexes = IndexThread::start(node.indexes(), node.clock().clone())?;
     let facts = facts(&plan, &port_summary, &addresses, argv, machine.clock.unix());
     let facts = query::ServerFacts { logs: lines.recent(), ..facts };
+    let metrics = facts.metrics.clone();
     let running = Running::start(config, &plan, &machine, &node, &peers, facts)?;
     pages.sources.observe(observed(&running, &node, &peers));
+    let sources = pages.sources.clone();
+    let recorder = MetricsRecorder::start(metrics, directory.path(), sources, machine.clock.clone())?;
     running.listen(&runtime, ports.driver)?;
     console.open(Backend {
         shared: running.shared.clone(),
@@ -156,7 +160,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     transfer_leadership(config, &node);
     running.stop(runtime);
     peers.stop();
-    drop((indexes, history_age));
+    drop((indexes, history_age, recorder));
     shut_down_engine(node, engine)?;
     end
 }

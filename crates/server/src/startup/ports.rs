@@ -140,6 +140,7 @@ pub fn facts(
         version: Text::from(format!("rethinkdb {PROTOCOL_RELEASE}")),
         started_unix,
         logs: query::RecentLog::default(),
+        metrics: query::MetricsHistory::default(),
         memory_trouble: Some(crate::http::swap_warning),
     }
 }

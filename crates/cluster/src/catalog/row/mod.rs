@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use self::fields::{Fields, count};
 use crate::config::{
-    DbConfig, DbId, Grant, PeerId, Permissions, ReplicaConfig, Scope, SealedShard, ServerConfig, ServerId,
-    ShardConfig, ShardHistory, TableConfig, TableIndexes, Temporary, User, WriteAcks, durability_name,
+    DbConfig, DbId, Grant, PeerId, Permissions, ReplicaConfig, SavedQuery, Scope, SealedShard, ServerConfig,
+    ServerId, ShardConfig, ShardHistory, TableConfig, TableIndexes, Temporary, User, WriteAcks, durability_name,
 };
 use crate::error::OpenError;
 
@@ -26,6 +26,7 @@ pub(crate) enum CatalogRow {
     Table(TableConfig),
     User(User),
     Grant(Grant),
+    SavedQuery(SavedQuery),
     /// The next free group number.
     Groups(u64),
     /// The version of the catalog: the number of changes so far. Every change states the version that it is based on.
@@ -60,6 +61,7 @@ impl CatalogRow {
             CatalogRow::Table(table) => key("table", table.id.uuid()),
             CatalogRow::User(user) => key("user", named(&user.name)),
             CatalogRow::Grant(grant) => grant_key(&grant.user, grant.scope),
+            CatalogRow::SavedQuery(query) => saved_query_key(query.id),
             CatalogRow::Groups(_) => key("groups", Uuid::nil()),
             CatalogRow::Version(_) => key("version", Uuid::nil()),
             CatalogRow::Server(server) => server_key(server.id),
@@ -82,6 +84,7 @@ impl CatalogRow {
                 ("has_password", user.has_password.into()),
             ],
             CatalogRow::Grant(grant) => grant_fields(grant),
+            CatalogRow::SavedQuery(query) => saved_query_fields(query),
             CatalogRow::Groups(next) => vec![("next", number(*next))],
             CatalogRow::Version(version) => vec![("version", number(*version))],
             CatalogRow::Server(server) => server_fields(server),
@@ -114,6 +117,7 @@ impl CatalogRow {
                 has_password: row.flag("has_password")?,
             }),
             "grant" => CatalogRow::Grant(grant_from(&row)?),
+            "saved_query" => CatalogRow::SavedQuery(saved_query_from(&row)?),
             "groups" => CatalogRow::Groups(row.number("next")?),
             "version" => CatalogRow::Version(row.number("version")?),
             "server" => CatalogRow::Server(server_from(&row)?),
@@ -137,6 +141,7 @@ impl CatalogRow {
             CatalogRow::Table(_) => "table",
             CatalogRow::User(_) => "user",
             CatalogRow::Grant(_) => "grant",
+            CatalogRow::SavedQuery(_) => "saved_query",
             CatalogRow::Groups(_) => "groups",
             CatalogRow::Version(_) => "version",
             CatalogRow::Server(_) => "server",
@@ -162,6 +167,11 @@ pub(crate) fn grant_key(user: &str, scope: Scope) -> PrimaryKey {
     let (db, table) = scope_ids(scope);
     let scope = Uuid::new_v5(&db.unwrap_or_default(), table.unwrap_or_default().as_bytes());
     key("grant", Uuid::new_v5(&scope, user.as_bytes()))
+}
+
+/// The key of the row of a saved query.
+pub(crate) fn saved_query_key(id: Uuid) -> PrimaryKey {
+    key("saved_query", id)
 }
 
 fn key(kind: &str, id: Uuid) -> PrimaryKey {
@@ -479,9 +489,47 @@ fn grant_from(row: &Fields<'_>) -> Result<Grant, OpenError> {
     Ok(Grant { user: row.text("user")?, scope, permissions })
 }
 
+fn saved_query_fields(query: &SavedQuery) -> Vec<(&'static str, Datum)> {
+    vec![
+        ("uuid", uuid(query.id)),
+        ("name", query.name.clone().into()),
+        ("query", query.query.clone().into()),
+        ("owner", query.owner.clone().into()),
+        ("is_shared", query.is_shared.into()),
+        ("changed", Datum::Number(query.changed)),
+    ]
+}
+
+fn saved_query_from(row: &Fields<'_>) -> Result<SavedQuery, OpenError> {
+    let Some(Datum::Number(changed)) = row.0.get("changed") else {
+        return Err(row.wrong("field \"changed\" is not a number".to_owned()));
+    };
+    Ok(SavedQuery {
+        id: row.uuid("uuid")?,
+        name: row.text("name")?,
+        query: row.text("query")?,
+        owner: row.text("owner")?,
+        is_shared: row.flag("is_shared")?,
+        changed,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_saved_query_is_read_as_it_was_written() {
+        let row = CatalogRow::SavedQuery(SavedQuery {
+            id: Uuid::from_u128(7),
+            name: "all".into(),
+            query: "r.table('t')".into(),
+            owner: "bob".into(),
+            is_shared: true,
+            changed: 1_796_040_000.123,
+        });
+        assert_eq!(CatalogRow::from_object(&row.to_object()).unwrap(), row);
+    }
 
     #[test]
     fn a_server_removed_by_an_earlier_version_has_no_name() {
