@@ -46,8 +46,13 @@ async function bundle(options) {
   return result.outputFiles[0].text;
 }
 
+// The first page, the other pages, and what both have in common.
+const pages = await esbuild.build({ ...common, entryPoints: { app: 'src/main.ts', pages: 'src/pages.ts' }, format: 'esm', splitting: true, chunkNames: 'shared', outdir: out, plugins: [svelte], external: ['./editor.js', './chart.js'] });
+if (pages.warnings.length > 0 || pages.outputFiles.length !== 3) throw new Error('the pages have warnings, or are in other files');
+
 const files = {
-  'app.js': await bundle({ entryPoints: ['src/main.ts'], format: 'esm', plugins: [svelte], external: ['./editor.js'] }),
+  ...Object.fromEntries(pages.outputFiles.map((file) => [path.basename(file.path), file.text])),
+  'chart.js': await bundle({ entryPoints: ['src/chart/plot.ts'], format: 'esm' }),
   'editor.js': await bundle({ entryPoints: ['src/explorer/editor.ts'], format: 'esm' }),
   'style.css': await bundle({ entryPoints: ['src/style.css'] }),
   'index.html': readFileSync(path.join(here, 'src/index.html'), 'utf8'),
@@ -56,12 +61,12 @@ const files = {
 const worker = await bundle({ entryPoints: ['src/sandbox/worker.ts'], format: 'iife', plugins: [driver] });
 const frame = await bundle({ entryPoints: ['src/sandbox/frame.ts'], format: 'iife', define: { WORKER: JSON.stringify(worker).replaceAll('</', '<\\/') } });
 files['sandbox.html'] = `<!doctype html><meta charset="utf-8"><title>Scripts</title><script>${frame.replaceAll('</', '<\\/')}</script>\n`;
-files['licenses.txt'] = licenses(['svelte', '@codemirror/view', 'rethinkdb']);
+files['licenses.txt'] = licenses(['svelte', '@codemirror/view', 'uplot', 'rethinkdb']);
 
 // The licences of what the bundles contain.
 function licenses(names) {
   const text = ['The console contains, besides Rekindle (Apache-2.0):', ''];
-  text.push('Svelte, CodeMirror and Lezer: MIT.', 'The term builder of the RethinkDB driver: Apache-2.0.', 'Icons of Lucide: ISC.', '');
+  text.push('Svelte, CodeMirror, Lezer and uPlot: MIT.', 'The term builder of the RethinkDB driver: Apache-2.0.', 'Icons of Lucide: ISC.', '');
   for (const name of names) text.push(`${name} ${require(path.join(here, 'node_modules', name, 'package.json')).version}`);
   return `${text.join('\n')}\n`;
 }

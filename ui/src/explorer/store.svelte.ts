@@ -3,6 +3,7 @@ import { app, read, write } from '../lib/app.svelte';
 import { QueryError, type Cursor } from '../lib/wire';
 import type { Wire } from '../lib/terms';
 import { Sandbox, type BuiltQuery } from './sandbox';
+import type { SavedQuery } from './saved.svelte';
 import type { Script } from './editor';
 
 /** Rows of a result that the page keeps; beyond these it offers the download. */
@@ -14,9 +15,10 @@ const HISTORY_MAX = 1000;
 const BATCH_ROWS = 1000;
 const CHANGES = 152;
 
-export interface Tab { id: number; text: string }
+/** `saved`: the saved query that it shows, as it was read. */
+export interface Tab { id: number; text: string; saved?: SavedQuery }
 export interface Past { at: number; text: string }
-export type View = 'tree' | 'table' | 'raw';
+export type View = 'tree' | 'table' | 'raw' | 'chart';
 
 /** The result of one statement. */
 export class Result {
@@ -166,6 +168,14 @@ class Explorer {
     this.past = parse<Past[]>(read('history')) ?? [];
   }
 
+  get tab(): Tab | undefined { return this.tabs.find((tab) => tab.id === this.current); }
+
+  /** Notes the saved query that the current tab shows. */
+  setSaved(saved: SavedQuery | undefined): void {
+    if (this.tab) this.tab.saved = saved;
+    this.keep();
+  }
+
   get text(): string { return this.tabs.find((tab) => tab.id === this.current)?.text ?? ''; }
 
   set(text: string): void {
@@ -177,9 +187,9 @@ class Explorer {
 
   private keep(): void { this.isForgetful = !write('tabs', JSON.stringify(this.tabs)); }
 
-  add(text = ''): void {
+  add(text = '', saved?: SavedQuery): void {
     const id = this.nextTab++;
-    this.tabs.push({ id, text });
+    this.tabs.push({ id, text, saved });
     this.current = id;
     this.keep();
   }

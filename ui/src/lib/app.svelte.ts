@@ -1,6 +1,6 @@
 // What all pages share: the session, the connection, messages to the user.
 import { login, logout, openSession, sessionInfo, type SessionInfo } from './login';
-import { Connection, QueryError, type State } from './wire';
+import { Connection, QueryError, type Cursor, type State } from './wire';
 import type { Term, Wire } from './terms';
 
 /** How often a page asks again. */
@@ -123,22 +123,34 @@ export function write(key: string, value: string): boolean {
   try { localStorage.setItem(`rekindle.${key}`, value); return true; } catch { return false; }
 }
 
-/** The answer to a question that is asked again every two seconds, while the page is seen. */
+/** How much seldomer a page asks while feeds tell it of changes. */
+const WATCHED_FACTOR = 10;
+/** Changes that come together lead to one question. */
+const GATHER_MS = 200;
+
+/** The answer to a question. It is asked again when the feeds of `watched` have changes, and every few seconds; never while the page is hidden. */
 export class Live<T> {
   value = $state.raw<T | undefined>(undefined);
   error = $state<QueryError | null>(null);
   private timer = 0;
+  private gathering = 0;
   private isOver = false;
+  private feeds: Cursor[] = [];
+  private isWatching = false;
+  private mayWatch = true;
+  private asked = 0;
 
-  constructor(private ask: () => Promise<T>, private every = POLL_MS) {
+  constructor(private ask: () => Promise<T>, private every = POLL_MS, private watched: Term[] = []) {
     $effect(() => {
       this.isOver = false;
       this.loop();
-      const seen = () => { if (!document.hidden) this.again(); };
+      const seen = () => { if (document.hidden) this.unwatch(); else this.again(); };
       document.addEventListener('visibilitychange', seen);
       return () => {
         this.isOver = true;
+        this.unwatch();
         clearTimeout(this.timer);
+        clearTimeout(this.gathering);
         document.removeEventListener('visibilitychange', seen);
       };
     });
@@ -151,10 +163,13 @@ export class Live<T> {
   }
 
   private async loop(): Promise<void> {
+    const mine = ++this.asked;
     if (!document.hidden && app.connection.state === 'open') {
+      // Before the question, so that no change is missed between the two.
+      this.watch();
       try {
         const value = await this.ask();
-        if (this.isOver) return;
+        if (this.isOver || mine !== this.asked) return;
         this.value = value;
         this.error = null;
       } catch (error) {
@@ -162,9 +177,39 @@ export class Live<T> {
         if (!(error instanceof QueryError) || error.kind !== 'lost') this.error = error instanceof QueryError ? error : new QueryError(String(error), 'runtime');
       }
     }
-    if (this.isOver) return;
+    if (this.isOver || mine !== this.asked) return;
     clearTimeout(this.timer);
-    const wait = app.connection.state === 'open' ? this.every : 250;
+    const wait = app.connection.state !== 'open' ? 250 : this.feeds.length ? this.every * WATCHED_FACTOR : this.every;
     this.timer = setTimeout(() => this.loop(), wait) as unknown as number;
   }
+
+  // Follows the feeds until one of them ends. Over plain requests, each would hold one of the browser's few connections.
+  private async watch(): Promise<void> {
+    if (this.isWatching || !this.mayWatch || this.watched.length === 0 || app.connection.isSlow) return;
+    this.isWatching = true;
+    const opened: Cursor[] = [];
+    try {
+      await Promise.all(this.watched.map(async (term) => { opened.push(await app.connection.query(term.changes().wire)); }));
+      if (this.isOver || document.hidden) return;
+      this.feeds = opened;
+      await Promise.race(opened.map((feed) => this.follow(feed)));
+    } catch (error) {
+      // Without the right to read a table there is no feed of it.
+      this.mayWatch = error instanceof QueryError && error.kind === 'lost';
+    } finally {
+      opened.forEach((feed) => feed.stop());
+      this.feeds = [];
+      this.isWatching = false;
+    }
+  }
+
+  private async follow(feed: Cursor): Promise<void> {
+    while (!feed.isDone) {
+      const changes = await feed.more();
+      if (changes.length === 0 || this.gathering || this.isOver) continue;
+      this.gathering = setTimeout(() => { this.gathering = 0; if (!this.isOver) this.again(); }, GATHER_MS) as unknown as number;
+    }
+  }
+
+  private unwatch(): void { this.feeds.forEach((feed) => feed.stop()); }
 }

@@ -1,6 +1,6 @@
 // What pages ask the system tables, and the rows that answer.
 import { app } from './app.svelte';
-import { db, object, system, type Json } from './terms';
+import { db, desc, object, system, type Json } from './terms';
 
 export interface Issue { id: string; type: string; critical: boolean; description: string; info: Record<string, Json> }
 export interface TableConfig {
@@ -39,6 +39,11 @@ export const clusterStats = () => app.run<Stat>(system('stats').get(['cluster'])
 export async function jobs(): Promise<Job[]> {
   const all = await app.run<Job[]>(system('jobs'));
   return all.filter((job) => !(job.type === 'query' && job.duration_sec < 1 && job.info.query?.startsWith('r.db("rethinkdb")')));
+}
+export interface SlowQuery { id: string; server: string; user: string; client_address: string; client_port: number; query: string; ended: { epoch_time: number }; duration_sec: number; plan: unknown }
+/** The slowest finished queries of the last hour on all servers, without those of pages such as this one. */
+export async function slowQueries(most: number): Promise<SlowQuery[]> {
+  return app.run<SlowQuery[]>(system('_slow_queries').filter((row) => row.row('query').match('^r\\.db\\("rethinkdb"\\)').eq(null)).orderBy({}, desc('duration_sec')).limit(most));
 }
 export const lastLogs = (limit: number) => app.run<LogLine[]>(system('logs').limit(limit));
 

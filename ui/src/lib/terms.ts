@@ -34,6 +34,7 @@ export class Term {
   getAllOf(keys: Arg[]) { return this.next(78, keys); }
   between(from: Arg, to: Arg, options?: Options) { return this.next(182, [from, to], options); }
   orderBy(options: Options, ...keys: Arg[]) { return this.next(41, keys, options); }
+  slice(from: number) { return this.next(30, [from]); }
   limit(count: number) { return this.next(71, [count]); }
   filter(test: Arg | ((row: Term) => Term), options?: Options) { return this.next(39, [typeof test === 'function' ? func(test) : test], options); }
   map(f: (row: Term) => Term | Arg) { return this.next(38, [func(f)]); }
@@ -89,7 +90,7 @@ export const branch = (test: Arg, yes: Arg, no: Arg) => Term.call(65, [test, yes
 export const error = (text: string) => Term.call(12, [text]);
 export const literal = (...value: Arg[]) => Term.call(137, value);
 export const and = (...tests: Arg[]) => Term.call(67, tests);
-export const desc = (index: string) => Term.call(74, [index]);
+export const desc = (field: string) => Term.call(74, [field]);
 export const minval = Term.call(180, []);
 export const maxval = Term.call(181, []);
 export const binary = (base64: string) => expr({ $reql_type$: 'BINARY', data: base64 });

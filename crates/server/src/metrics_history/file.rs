@@ -118,7 +118,7 @@ fn decode(record: &[u8]) -> Option<MetricsSample> {
 
 #[cfg(test)]
 mod tests {
-    use ::io::RealFiles;
+    use ::io::real::RealFiles;
 
     use super::*;
 

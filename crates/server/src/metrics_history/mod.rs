@@ -10,7 +10,8 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use ::io::task::{self, Thread};
-use ::io::{Clock, RealFiles};
+use ::io::Clock;
+use ::io::real::RealFiles;
 use query::{MetricsHistory, MetricsSample};
 
 use crate::http::{Figures, Sources};

@@ -1,0 +1,82 @@
+// Charts by uPlot, in a file of its own: it is loaded with the first chart.
+import uPlot from 'uplot';
+
+/** One line or one set of bars. `colour` is a variable of the style sheet. */
+export interface Series { label: string; colour: string; values: (number | null)[] }
+export interface Shape {
+  /** Seconds since 1970 on the horizontal axis, numbers, or the places of names. */
+  axis: 'time' | 'number' | 'names';
+  names?: string[];
+  bars?: boolean;
+  points?: boolean;
+  height: number;
+  /** The text of a value, on the axis and under the pointer. */
+  show: (value: number) => string;
+  /** Charts with the same group move their pointers together. */
+  group?: string;
+  /** Whether the vertical axis begins at zero. */
+  fromZero?: boolean;
+  onpoint?: (index: number | null) => void;
+}
+
+const clock = (seconds: number) => new Date(seconds * 1000).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });
+const colour = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+export class Plot {
+  private plot: uPlot;
+  private observer: ResizeObserver;
+
+  constructor(private parent: HTMLElement, private shape: Shape, x: number[], series: Series[]) {
+    this.plot = new uPlot(this.options(series), [x, ...series.map((one) => one.values)] as uPlot.AlignedData, parent);
+    this.observer = new ResizeObserver(() => { if (parent.clientWidth > 0 && parent.clientWidth !== this.plot.width) this.plot.setSize({ width: parent.clientWidth, height: shape.height }); });
+    this.observer.observe(parent);
+  }
+
+  private options(series: Series[]): uPlot.Options {
+    const { shape } = this;
+    const axis: uPlot.Axis = { stroke: colour('--dim'), grid: { stroke: colour('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif', gap: 6 };
+    const across: uPlot.Axis = { ...axis, grid: { show: false }, size: 28, space: 64 };
+    if (shape.axis === 'time') across.values = (_, ticks) => ticks.map(clock);
+    if (shape.axis === 'names') {
+      across.splits = (plot) => this.places(plot, shape.names!.length);
+      across.values = (_, ticks) => ticks.map((tick) => { const name = shape.names![tick] ?? ''; return name.length > 14 ? `${name.slice(0, 13)}…` : name; });
+    }
+    const bars = shape.bars ? uPlot.paths.bars!({ size: [0.7, 64], radius: 0.1 }) : undefined;
+    const lines = series.map((one): uPlot.Series => ({
+      label: one.label, stroke: colour(one.colour), width: shape.bars ? 0 : 1.5, fill: shape.bars || series.length === 1 ? `${colour(one.colour)}${shape.bars ? 'cc' : '1f'}` : undefined,
+      points: { show: shape.points ?? false, size: 5 }, paths: shape.points ? () => null : bars, spanGaps: false,
+    }));
+    return {
+      width: this.parent.clientWidth || 300, height: shape.height, padding: [8, 10, 0, 0], legend: { show: false },
+      cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false }, sync: shape.group ? { key: shape.group } : undefined },
+      scales: {
+        x: { time: shape.axis === 'time', range: shape.axis === 'names' ? [-0.6, shape.names!.length - 0.4] : undefined },
+        y: { range: (_, low, high) => range(low, high, shape.fromZero ?? true) },
+      },
+      axes: [across, { ...axis, size: 58, values: (_, ticks) => ticks.map(shape.show), space: 34 }],
+      series: [{}, ...lines],
+      hooks: { setCursor: [(plot) => shape.onpoint?.(plot.cursor.idx ?? null)] },
+    };
+  }
+
+  // As many names as there is room for.
+  private places(plot: uPlot, count: number): number[] {
+    const step = Math.max(1, Math.ceil((count * 90) / Math.max(90, plot.width - 70)));
+    return Array.from({ length: Math.ceil(count / step) }, (_, i) => i * step);
+  }
+
+  set(x: number[], series: Series[]): void { this.plot.setData([x, ...series.map((one) => one.values)] as uPlot.AlignedData); }
+
+  destroy(): void {
+    this.observer.disconnect();
+    this.plot.destroy();
+  }
+}
+
+// A little room above the highest value; a flat line is not at the edge.
+function range(low: number | null, high: number | null, fromZero: boolean): [number, number] {
+  if (low === null || high === null || !Number.isFinite(low) || !Number.isFinite(high)) return [0, 1];
+  const bottom = fromZero ? Math.min(0, low) : low;
+  const room = (high - bottom || Math.abs(high) || 1) * 0.08;
+  return [fromZero && bottom === 0 ? 0 : bottom - room, high + room];
+}
