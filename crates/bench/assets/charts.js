@@ -8,10 +8,10 @@ const charts = (() => {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   }
 
-  const palette = ['--one', '--two', '--three', '--four'];
+  const palette = ['--chart-1', '--chart-2', '--chart-3', '--chart-4'];
 
   function axis(extra) {
-    return { stroke: colour('--soft'), grid: { stroke: colour('--line'), width: 1 }, ticks: { stroke: colour('--line') }, ...extra };
+    return { stroke: colour('--dim'), grid: { stroke: colour('--line'), width: 1 }, ticks: { stroke: colour('--line') }, ...extra };
   }
 
   function short(value) {

@@ -1,6 +1,6 @@
 // Changes of a row: only changed fields are sent, and only if their stored values still are the displayed ones.
 import { app } from './app.svelte';
-import { pseudo } from './format';
+import { hasFields, type Path } from './paths';
 import { succeeded, type Written } from './questions';
 import { branch, datum, error, literal, table, Term, type Json } from './terms';
 
@@ -13,13 +13,9 @@ const CONFLICT = 'rekindle: the row has changed';
 
 /** Another session has changed fields that this change is about. */
 export class Conflict extends Error {
-  constructor(readonly theirs: Row | null, readonly fields: string[]) {
+  constructor(readonly theirs: Row | null, readonly fields: Path[]) {
     super(theirs ? 'Somebody else has changed this row.' : 'Somebody else has deleted this row.');
   }
-}
-
-function isPlain(value: Json | undefined): value is Tree {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) && pseudo(value) === undefined;
 }
 
 export function same(a: Json | undefined, b: Json | undefined): boolean {
@@ -36,7 +32,7 @@ export function difference(base: Row, mine: Row): { fields: Selection; change: R
     const before = Object.hasOwn(base, field) ? base[field] : undefined;
     const after = Object.hasOwn(mine, field) ? mine[field] : undefined;
     if (same(before, after)) continue;
-    if (isPlain(before) && isPlain(after)) {
+    if (hasFields(before) && hasFields(after)) {
       const inner = difference(before, after);
       if (inner) { fields[field] = inner.fields; change[field] = inner.change; }
       continue;
@@ -48,8 +44,8 @@ export function difference(base: Row, mine: Row): { fields: Selection; change: R
 }
 
 /** The fields of a selection as paths. */
-export function paths(fields: Selection, before = ''): string[] {
-  return Object.entries(fields).flatMap(([field, inner]) => (inner === true ? [before + field] : paths(inner, `${before}${field}.`)));
+export function paths(fields: Selection, before: Path = []): Path[] {
+  return Object.entries(fields).flatMap(([field, inner]) => (inner === true ? [[...before, field]] : paths(inner, [...before, field])));
 }
 
 /** Stores the difference. Fails with [`Conflict`] if a changed field is not as displayed. Returns the new row. */
