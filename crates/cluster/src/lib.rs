@@ -43,9 +43,9 @@ pub use catalog::{
     TableOptions,
 };
 pub use config::{
-    DbConfig, DbId, Grant, GroupId, IndexConfig, PasswordChange, PeerId, Permissions, ReplicaConfig, SavedQuery,
-    Scope, SealedShard, ServerConfig, ServerId, ShardConfig, ShardHistory, TableConfig, TableIndexes, Temporary,
-    User, WriteAcks, durability_name,
+    DbConfig, DbId, Grant, GroupId, IndexConfig, PasswordChange, PeerId, Permissions, ReplicaConfig,
+    SavedQuery, Scope, SealedShard, ServerConfig, ServerId, ShardConfig, ShardHistory, TableConfig,
+    TableIndexes, Temporary, User, WriteAcks, durability_name,
 };
 pub use copy::{Copies, CopyChunking, CopyProgress};
 pub use error::{AdminError, IndexName, OpenError, PlacementError, RepairNeeded};

@@ -62,8 +62,8 @@ pub use request_server::QueryServer;
 pub use routing::RemoteCalls;
 pub use script::{FunctionId, ScriptAnswer, ScriptFailure, ScriptLimits, ScriptSession, Scripts};
 pub use service::{
-    Client, Counters, FeedCounters, FeedKind, LogLevel, LogLine, MetricsHistory, MetricsSample, PasswordMaker,
-    RecentLog, ServerFacts, Service, ServiceOptions,
+    Client, Counters, FeedCounters, FeedKind, LogLevel, LogLine, MetricsHistory, MetricsSample,
+    PasswordMaker, RecentLog, ServerFacts, Service, ServiceOptions,
 };
 pub use session::{Answer, Answered, Batch, Cursor, Polled, Query, QueryError, Session};
 pub use table::{NamedTableSizes, table_sizes};

@@ -93,8 +93,7 @@ mod tests {
     use super::*;
 
     fn query(ended_secs: u64, took_ms: u64) -> SlowQuery {
-        let client =
-            Client { user: "bob".into(), address: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1) };
+        let client = Client { user: "bob".into(), address: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1) };
         SlowQuery {
             id: Uuid::nil(),
             client: Arc::new(client),

@@ -53,7 +53,8 @@ impl Session {
         let started = self.service.node().clock().now();
         let mut profile = Profile::of(query, started);
         let is_explained = query.flag("explain");
-        let trace = Arc::new(if profile.is_some() || is_explained { Trace::default() } else { Trace::sketch() });
+        let trace =
+            Arc::new(if profile.is_some() || is_explained { Trace::default() } else { Trace::sketch() });
         if let Some(profile) = &mut profile {
             profile.follow(term, trace.clone());
         }

@@ -36,8 +36,9 @@ impl SystemTable for Metrics {
 }
 
 fn row(id: ServerId, server: &Text, interval: u64, samples: &[MetricsSample]) -> Object {
-    let column =
-        |read: &dyn Fn(&MetricsSample) -> f64| -> Datum { samples.iter().map(read).map(Datum::Number).collect::<Vec<_>>().into() };
+    let column = |read: &dyn Fn(&MetricsSample) -> f64| -> Datum {
+        samples.iter().map(read).map(Datum::Number).collect::<Vec<_>>().into()
+    };
     let mut fields: Vec<(Text, Datum)> = object([
         ("id", vec![id.to_string().into(), Datum::Number(interval as f64)].into()),
         ("server", Datum::String(server.clone())),

@@ -8,8 +8,8 @@ use cluster::{Catalog, Database, DbId, Permissions, Scope};
 use reql::EvalError;
 use storage::TableId;
 
-use super::{Readers, TableRef};
 use super::ids::{system_db_id, system_table_id};
+use super::{Readers, TableRef};
 use crate::context::{Caller, Cx};
 
 /// The permission that an operation needs.

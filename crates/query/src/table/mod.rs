@@ -65,13 +65,13 @@ pub(crate) struct SystemRef {
     pub identifiers: Identifiers,
 }
 
-/// The users who may read and write a system table.
+/// The users of a system table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readers {
     /// Those with permissions on it or its database.
     Permitted,
     Admin,
-    /// All: each sees rows of its own.
+    /// Each user, of the rows that the table shows to it.
     All,
 }
 
@@ -84,7 +84,7 @@ pub(crate) trait SystemTable: Send + Sync {
         false
     }
 
-    /// The users who may read and write it; the table itself decides about its rows.
+    /// Its users.
     fn readers(&self) -> Readers {
         if self.name().starts_with("_debug") { Readers::Admin } else { Readers::Permitted }
     }

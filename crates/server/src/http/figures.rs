@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use query::MetricsHistory;
 
-use super::metrics::{Observed, sum};
+use super::metrics::{Sources, sum};
 use super::process::Process;
 use crate::counters::LatencySum;
 use crate::service::QueryKind;
@@ -27,7 +27,10 @@ pub struct Figures {
 }
 
 impl Figures {
-    pub(super) fn of(observed: &Observed) -> Figures {
+    /// The present figures; `None` until the node is open.
+    #[must_use]
+    pub fn now(sources: &Sources) -> Option<Figures> {
+        let observed = sources.observed()?;
         let process = Process::now();
         let queries = observed.queries.upgrade();
         let counter = |read: fn(&query::Counters) -> u64| {
@@ -36,7 +39,7 @@ impl Figures {
         let mut latency = LatencySum::default();
         SAMPLED.into_iter().for_each(|kind| latency.add(&sum(&observed.counters, kind)));
         let disk = observed.replicas.engine().stats().disk_bytes() + observed.log.stats().disk_bytes;
-        Figures {
+        Some(Figures {
             taken: Instant::now(),
             queries: counter(|counters| counters.queries.load(Relaxed)),
             rows_read: counter(|counters| counters.rows_read.load(Relaxed)),
@@ -45,7 +48,7 @@ impl Figures {
             memory_bytes: process.resident_bytes,
             disk_bytes: disk as f64,
             cpu_seconds: process.cpu_seconds,
-        }
+        })
     }
 
     /// The figures of the interval that began at `before`, in the order of [`MetricsHistory::NAMES`].

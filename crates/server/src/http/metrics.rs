@@ -14,7 +14,6 @@ use query::NamedTableSizes;
 use shard::Replicas;
 use storage::RowCacheStats;
 
-use super::figures::Figures;
 use super::openmetrics::{Kind, Page};
 use super::process::Process;
 use super::{feeds, links};
@@ -61,9 +60,9 @@ impl Sources {
         drop(self.observed.set(observed));
     }
 
-    /// The figures for the history of metrics; `None` until the node is open.
-    pub fn figures(&self) -> Option<Figures> {
-        self.observed.get().map(Figures::of)
+    /// The components, once the node is open.
+    pub(super) fn observed(&self) -> Option<&Observed> {
+        self.observed.get()
     }
 
     pub fn page(&self) -> String {

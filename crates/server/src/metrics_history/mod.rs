@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use ::io::task::{self, Thread};
 use ::io::Clock;
 use ::io::real::RealFiles;
+use ::io::task::{self, Thread};
 use query::{MetricsHistory, MetricsSample};
 
 use crate::http::{Figures, Sources};
@@ -38,16 +38,19 @@ impl MetricsRecorder {
                 Some(file)
             }
             Err(error) => {
-                tracing::warn!("the history of metrics is kept in memory only, because its file failed: {error}");
+                tracing::warn!(
+                    "the history of metrics is kept in memory only, because its file failed: {error}"
+                );
                 None
             }
         };
         let (stop, stopped) = sync_channel(0);
         let run = move || {
-            let mut recording = Recording { history, file, before: sources.figures(), is_failing: false };
+            let mut recording =
+                Recording { history, file, before: Figures::now(&sources), is_failing: false };
             let wait = || until_next_sample(clock.unix());
             while stopped.recv_timeout(wait()) == Err(RecvTimeoutError::Timeout) {
-                recording.take(sources.figures(), clock.unix().as_secs());
+                recording.take(Figures::now(&sources), clock.unix().as_secs());
             }
         };
         let thread = task::spawn("metrics-history", run)?;

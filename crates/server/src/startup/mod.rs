@@ -139,12 +139,11 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     warn_ignored_tags(config, &node);
     let indexes = IndexThread::start(node.indexes(), node.clock().clone())?;
     let facts = facts(&plan, &port_summary, &addresses, argv, machine.clock.unix());
-    let facts = query::ServerFacts { logs: lines.recent(), ..facts };
-    let metrics = facts.metrics.clone();
+    let (metrics, logs) = (facts.metrics.clone(), lines.recent());
+    let facts = query::ServerFacts { logs, ..facts };
     let running = Running::start(config, &plan, &machine, &node, &peers, facts)?;
     pages.sources.observe(observed(&running, &node, &peers));
-    let sources = pages.sources.clone();
-    let recorder = MetricsRecorder::start(metrics, directory.path(), sources, machine.clock.clone())?;
+    let recorder = start_recorder(metrics, &directory, &pages, &machine)?;
     running.listen(&runtime, ports.driver)?;
     console.open(Backend {
         shared: running.shared.clone(),
@@ -163,6 +162,15 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     drop((indexes, history_age, recorder));
     shut_down_engine(node, engine)?;
     end
+}
+
+fn start_recorder(
+    history: query::MetricsHistory,
+    directory: &DataDirectory,
+    pages: &Pages,
+    machine: &Machine,
+) -> std::io::Result<MetricsRecorder> {
+    MetricsRecorder::start(history, directory.path(), pages.sources.clone(), machine.clock.clone())
 }
 
 /// The parts of the node that the pages of metrics read.

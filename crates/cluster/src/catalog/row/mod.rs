@@ -2,6 +2,9 @@
 //! The fields are described in docs/formats/catalog.md.
 
 mod fields;
+mod saved_query;
+#[cfg(test)]
+mod tests;
 
 use datum::{Bytes, Datum, Object, PrimaryKey, Text};
 use log::{Durability, GroupId};
@@ -13,7 +16,8 @@ use uuid::Uuid;
 use self::fields::{Fields, count};
 use crate::config::{
     DbConfig, DbId, Grant, PeerId, Permissions, ReplicaConfig, SavedQuery, Scope, SealedShard, ServerConfig,
-    ServerId, ShardConfig, ShardHistory, TableConfig, TableIndexes, Temporary, User, WriteAcks, durability_name,
+    ServerId, ShardConfig, ShardHistory, TableConfig, TableIndexes, Temporary, User, WriteAcks,
+    durability_name,
 };
 use crate::error::OpenError;
 
@@ -84,7 +88,7 @@ impl CatalogRow {
                 ("has_password", user.has_password.into()),
             ],
             CatalogRow::Grant(grant) => grant_fields(grant),
-            CatalogRow::SavedQuery(query) => saved_query_fields(query),
+            CatalogRow::SavedQuery(query) => saved_query::fields(query),
             CatalogRow::Groups(next) => vec![("next", number(*next))],
             CatalogRow::Version(version) => vec![("version", number(*version))],
             CatalogRow::Server(server) => server_fields(server),
@@ -117,7 +121,7 @@ impl CatalogRow {
                 has_password: row.flag("has_password")?,
             }),
             "grant" => CatalogRow::Grant(grant_from(&row)?),
-            "saved_query" => CatalogRow::SavedQuery(saved_query_from(&row)?),
+            "saved_query" => CatalogRow::SavedQuery(saved_query::read(&row)?),
             "groups" => CatalogRow::Groups(row.number("next")?),
             "version" => CatalogRow::Version(row.number("version")?),
             "server" => CatalogRow::Server(server_from(&row)?),
@@ -487,58 +491,4 @@ fn grant_from(row: &Fields<'_>) -> Result<Grant, OpenError> {
     };
     let permissions = Permissions::from_object(&row.object("permissions")?);
     Ok(Grant { user: row.text("user")?, scope, permissions })
-}
-
-fn saved_query_fields(query: &SavedQuery) -> Vec<(&'static str, Datum)> {
-    vec![
-        ("uuid", uuid(query.id)),
-        ("name", query.name.clone().into()),
-        ("query", query.query.clone().into()),
-        ("owner", query.owner.clone().into()),
-        ("is_shared", query.is_shared.into()),
-        ("changed", Datum::Number(query.changed)),
-    ]
-}
-
-fn saved_query_from(row: &Fields<'_>) -> Result<SavedQuery, OpenError> {
-    let Some(Datum::Number(changed)) = row.0.get("changed") else {
-        return Err(row.wrong("field \"changed\" is not a number".to_owned()));
-    };
-    Ok(SavedQuery {
-        id: row.uuid("uuid")?,
-        name: row.text("name")?,
-        query: row.text("query")?,
-        owner: row.text("owner")?,
-        is_shared: row.flag("is_shared")?,
-        changed,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_saved_query_is_read_as_it_was_written() {
-        let row = CatalogRow::SavedQuery(SavedQuery {
-            id: Uuid::from_u128(7),
-            name: "all".into(),
-            query: "r.table('t')".into(),
-            owner: "bob".into(),
-            is_shared: true,
-            changed: 1_796_040_000.123,
-        });
-        assert_eq!(CatalogRow::from_object(&row.to_object()).unwrap(), row);
-    }
-
-    #[test]
-    fn a_server_removed_by_an_earlier_version_has_no_name() {
-        let id = ServerId(Uuid::from_u128(7));
-        let named = CatalogRow::Removed(RemovedServer { id, name: Some("ada".into()) });
-        let row = named.to_object();
-        assert_eq!(CatalogRow::from_object(&row).unwrap(), named);
-        let old: Object = row.iter().filter(|(field, _)| field != "name").collect();
-        let unnamed = CatalogRow::Removed(RemovedServer { id, name: None });
-        assert_eq!(CatalogRow::from_object(&old).unwrap(), unnamed);
-    }
 }
