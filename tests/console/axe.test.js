@@ -59,6 +59,13 @@ for (const theme of ['light', 'dark']) {
       await check(page, 'a tree');
       await page.click('.segments button:has-text("Table")');
       await check(page, 'a table');
+      await page.click('.segments button:has-text("Chart")');
+      await page.waitForSelector('[data-name=chart]');
+      await check(page, 'a chart');
+      await page.click('.head button:has-text("Saved")');
+      await page.waitForSelector('[data-name=saved]');
+      await check(page, 'saved queries');
+      await page.click('.segments button:has-text("Tree")');
       await query(page, 'r.table(');
       await eventually(() => text(page, '[role=alert]').catch(() => ''), Boolean);
       await check(page, 'an error');

@@ -22,7 +22,7 @@ test('both servers and the replicas are shown, and a replica is taken away and a
   const page = await open(one, '/servers');
   await see(page, /ada[\s\S]*bea/);
   await go(page, '/tables/test/heroes/shards');
-  await see(page, 'With two replicas');
+  await see(page, 'With 2 replicas');
   assert.equal(await page.locator('.replica').count(), 2);
   await page.fill('[data-name=replicas]', '1');
   await page.waitForSelector('[data-name=preview] .replica.gone');

@@ -155,6 +155,24 @@ test('ten thousand rows and a hundred thousand lines are few elements, and the l
   await done(page);
 });
 
+test('a result is drawn: numbers over a field, and one bar for each group', async () => {
+  const page = await explorer();
+  await query(page, "r.range(200).map((i) => ({id: i, at: r.epochTime(i.mul(60)), load: i.mod(13), other: i}))");
+  await page.click('.segments button:has-text("Chart")');
+  await page.waitForSelector('[data-name=chart] canvas');
+  assert.equal(await page.inputValue('[data-name=x]'), 'at');
+  await page.click('[data-name=chart] button:has-text("other")');
+  await see(page, 'other');
+  await query(page, "r.db('test').table('heroes').group('city').count()");
+  await see(page, 'reduction');
+  await page.waitForSelector('[data-name=chart] canvas');
+  assert.match(await page.getAttribute('[data-name=chart] .plot', 'aria-label'), /reduction/);
+  await query(page, "r.expr([{a: 'x'}])");
+  await see(page, 'There are no numbers to draw');
+  await page.click('.segments button:has-text("Tree")');
+  await done(page);
+});
+
 test('markup, control and right-to-left characters are text', async () => {
   const page = await explorer();
   await query(page, "r.expr({'<img src=x onerror=alert(1)>': '<script>alert(2)</script>', bidi: 'a\\u202eb\\u0007c'})");

@@ -98,13 +98,81 @@ test('a cell is edited in place: only its field is sent', async () => {
   await see(page, 'Hero 3');
   // A field that this page shows, changed elsewhere meanwhile.
   await server.run(heroes.get(1).update({ name: 'Renamed' }));
-  const cell = page.locator('tr', { hasText: 'Hero 1' }).first().locator('td[data-field=city]');
+  const cell = page.locator('tr[aria-rowindex="3"] td[data-field=city]');
   await cell.dblclick();
   await page.keyboard.type('Bergen');
   await page.keyboard.press('Enter');
   await eventually(() => server.run(heroes.get(1)), (row) => row.city === 'Bergen');
   assert.equal((await server.run(heroes.get(1))).name, 'Renamed');
   await done(page);
+});
+
+test('fields of objects are columns of their own, and one of them is edited alone', async () => {
+  const page = await open(server, '/tables/shop/heroes?from=1200');
+  await see(page, 'Hero 1200');
+  await page.check('label:has-text("Fields of objects as columns") input');
+  await page.waitForSelector('th:has-text("address.no")');
+  await server.run(heroes.get(1200).update({ address: { street: 'Theirs' } }));
+  const cell = page.locator('tr', { hasText: 'Hero 1200' }).first().locator('td[data-field="address.no"]');
+  await cell.dblclick();
+  await page.keyboard.type('77');
+  await page.keyboard.press('Enter');
+  await eventually(() => server.run(heroes.get(1200)('address')), (address) => address.no === 77 && address.street === 'Theirs');
+  // The focus is in the cell again.
+  assert.equal(await page.evaluate(() => document.activeElement?.getAttribute('data-field')), 'address.no');
+  await page.uncheck('label:has-text("Fields of objects as columns") input');
+  const whole = page.locator('tr', { hasText: 'Hero 1201' }).first().locator('td[data-field=address]');
+  await whole.dblclick();
+  const before = await server.run(heroes.get(1201)('address'));
+  await page.keyboard.type(JSON.stringify({ ...before, no: 5 }));
+  await page.keyboard.press('Enter');
+  await eventually(() => server.run(heroes.get(1201)('address')), (address) => address.no === 5);
+  await done(page);
+});
+
+test('rows that are shown change in place, and new ones are counted', async () => {
+  const page = await open(server, '/tables/shop/heroes?from=1300');
+  await see(page, 'Hero 1300');
+  await eventually(async () => {
+    await server.run(heroes.get(1300).update({ name: r.expr('Seen ').add(r.now().toEpochTime().coerceTo('string')) }));
+    return text(page, '.grid');
+  }, (seen) => seen.includes('Seen '));
+  await server.run(heroes.get(1301).delete());
+  await eventually(() => text(page, '.grid'), (seen) => !seen.includes('Hero 1301'));
+  await server.run(heroes.insert({ id: 1300.5, name: 'Late' }));
+  await page.click('[data-name=added]');
+  await see(page, 'Late');
+  // A row that changes while its cell is edited: the edit compares with what was displayed.
+  const cell = page.locator('tr', { hasText: 'Hero 1302' }).first().locator('td[data-field=city]');
+  await cell.dblclick();
+  await server.run(heroes.get(1302).update({ city: 'Theirs' }));
+  await page.keyboard.press('Control+a');
+  await page.keyboard.type('Mine');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('dialog:has-text("Somebody else has changed this row")');
+  assert.equal((await server.run(heroes.get(1302))).city, 'Theirs');
+  await submit(page);
+  await eventually(() => server.run(heroes.get(1302)('city')), (city) => city === 'Mine');
+  await server.run(heroes.insert([{ id: 1301, name: 'Hero 1301' }, { id: 1300, name: 'Hero 1300' }], { conflict: 'update' }));
+  await server.run(heroes.get(1300.5).delete());
+  await done(page);
+});
+
+test('a rebalance is shown before it is made', async () => {
+  await server.run(r.db('shop').tableCreate('uneven', { shards: 2 }));
+  const uneven = r.db('shop').table('uneven');
+  await server.run(uneven.insert(r.range(1000).map((i) => ({ id: i }))));
+  const rowsOfShards = () => server.run(uneven.info()('doc_count_estimates'));
+  const page = await open(server, '/tables/shop/uneven/shards');
+  await see(page, 'With 3 replicas, 1 lost server is survived without a pause');
+  await page.click('button:has-text("Rebalance…")');
+  await page.waitForSelector('[data-name=balance]');
+  await see(page, 'would belong to another shard');
+  assert.equal((await rowsOfShards()).filter((count) => count > 900).length, 1);
+  await page.click('[data-name=balance] button.primary');
+  await eventually(rowsOfShards, (counts) => counts.every((count) => count > 300));
+  await done(page);
+  await server.run(r.db('shop').tableDrop('uneven'));
 });
 
 test('a row is edited as JSON', async () => {

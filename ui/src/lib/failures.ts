@@ -2,20 +2,13 @@
 import { bytes, plural } from './format';
 import type { Stat, TableConfig } from './questions';
 
-const NUMBERS = ['', 'one server is', 'two servers are', 'three servers are'];
-
-/** What happens while one, two and three servers are lost, for shards with these numbers of voting replicas. */
-export function failures(replicas: number[]): { lost: string; kind: 'good' | 'warn' | 'bad'; text: string }[] {
-  const fewest = Math.min(...replicas);
-  return [1, 2, 3].map((lost) => {
-    const when = `While ${NUMBERS[lost]} lost`;
-    if (lost <= Math.floor((fewest - 1) / 2)) return { lost: when, kind: 'good', text: 'everything goes on.' };
-    if (lost < fewest) return { lost: when, kind: 'warn', text: `no row is lost, but writes wait until ${lost === 1 ? 'it is' : 'enough are'} back or the table is repaired.` };
-    return { lost: when, kind: 'bad', text: `some rows may be on ${lost === 1 ? 'that server' : 'those servers'} only: they cannot be read, and are gone if ${lost === 1 ? 'it does' : 'they do'} not come back.` };
-  });
+/** What shards with this number of voting replicas survive. */
+export function survived(replicas: number): { kind: 'good' | 'warn' | 'bad'; text: string } {
+  const lost = Math.floor((replicas - 1) / 2);
+  if (replicas <= 1) return { kind: 'bad', text: 'while its server is away, its rows can be neither read nor written, and they are gone if it does not come back.' };
+  if (lost === 0) return { kind: 'warn', text: 'one lost server loses no row, but writes wait until it is back or the table is repaired.' };
+  return { kind: 'good', text: `${plural(lost, 'lost server')} ${lost === 1 ? 'is' : 'are'} survived without a pause; ${replicas - 1} lose no row, but writes wait.` };
 }
-
-export const voters = (config: TableConfig) => config.shards.map((shard) => shard.replicas.length - shard.nonvoting_replicas.length);
 
 export interface Loss { id: string; table: string; shards: number; others: number; bytes: number }
 
