@@ -289,7 +289,8 @@ test('a new layout is previewed, then applied; settings are changed', async () =
   assert.equal((await server.run(heroes.config())).shards.length, 1, 'a preview changes nothing');
   await page.click('button:has-text("Apply")');
   await eventually(() => server.run(heroes.config()), (config) => config.shards.length === 2);
-  await page.click('button:has-text("Rebalance")');
+  await page.click('button:has-text("Rebalance…")');
+  await page.click('[data-name=balance] button.primary');
   await page.waitForSelector('.toast:has-text("same number of rows")');
   await go(page, '/tables/shop/heroes/settings');
   await page.selectOption('#durability', 'soft');
