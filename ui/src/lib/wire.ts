@@ -170,6 +170,13 @@ export class Connection {
     waiting.reject(new QueryError('Stopped.', 'runtime'));
   }
 
+  /** Ends the wait for a response that is not wanted any more, as if it were the end of a stream. */
+  abandon(token: number): void {
+    const waiting = this.waiting.get(token);
+    this.waiting.delete(token);
+    waiting?.resolve({ t: KIND.sequence, r: [] });
+  }
+
   /** Runs a query to its first response. `began` gets the number by which it can be cancelled. */
   async query(term: Wire, options: Record<string, Wire> = {}, began?: (token: number) => void): Promise<Cursor> {
     const token = ++this.token;
@@ -231,6 +238,7 @@ export class Cursor {
   stop(): void {
     if (this.isDone) return;
     this.isDone = true;
+    this.connection.abandon(this.token);
     this.connection.request(this.token, '[3]').catch(() => {});
   }
 }
