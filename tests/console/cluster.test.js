@@ -36,6 +36,17 @@ test('both servers and the replicas are shown, and a replica is taken away and a
   await done(page);
 });
 
+test('each server keeps its figures, and both have the saved queries', async () => {
+  const system = (name) => r.db('rethinkdb').table(name);
+  assert.deepEqual(await other.run(system('_metrics').filter({ interval_sec: 10 })('server').coerceTo('array').do((names) => r.expr(names).orderBy((name) => name))), ['ada', 'bea']);
+  assert.equal((await one.run(system('_saved_queries').insert({ name: 'all', query: "r.table('heroes')", is_shared: true }))).inserted, 1);
+  const page = await open(other, '/explorer');
+  await page.click('.head button:has-text("Saved")');
+  await page.click('[data-name=saved] button:has-text("Open")');
+  await eventually(() => text(page, '.cm-content'), (seen) => seen.includes("r.table('heroes')"));
+  await done(page);
+});
+
 test('a lost server is told, and its table is mended in four steps', async () => {
   const page = await open(one);
   await see(page, 'All is well');
@@ -53,5 +64,12 @@ test('a lost server is told, and its table is mended in four steps', async () =>
   await go(page, '/tables/test/heroes');
   await see(page, /\d+ rows/);
   assert.match(await text(page, '.head'), /Ready/);
+  // What its removal costs.
+  await go(page, '/servers/bea');
+  await page.click('button:has-text("Remove for good")');
+  await page.waitForSelector('dialog:has-text("Remove the server for good")');
+  await see(page, 'This server is not connected');
+  assert.match(await text(page, 'dialog'), /It has no replicas|replicas of \d+ shard/);
+  await page.keyboard.press('Escape');
   await done(page);
 });
