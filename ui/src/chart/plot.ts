@@ -8,7 +8,6 @@ export interface Shape {
   axis: 'time' | 'number' | 'names';
   names?: string[];
   bars?: boolean;
-  points?: boolean;
   height: number;
   /** The text of a value, on the axis and under the pointer. */
   show: (value: number) => string;
@@ -44,7 +43,7 @@ export class Plot {
     const bars = shape.bars ? uPlot.paths.bars!({ size: [0.7, 64], radius: 0.1 }) : undefined;
     const lines = series.map((one): uPlot.Series => ({
       label: one.label, stroke: colour(one.colour), width: shape.bars ? 0 : 1.5, fill: shape.bars || series.length === 1 ? `${colour(one.colour)}${shape.bars ? 'cc' : '1f'}` : undefined,
-      points: { show: shape.points ?? false, size: 5 }, paths: shape.points ? () => null : bars, spanGaps: false,
+      points: { show: false }, paths: bars, spanGaps: false,
     }));
     return {
       width: this.parent.clientWidth || 300, height: shape.height, padding: [8, 10, 0, 0], legend: { show: false },

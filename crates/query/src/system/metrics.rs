@@ -55,6 +55,7 @@ fn row(id: ServerId, server: &Text, interval: u64, samples: &[MetricsSample]) ->
 }
 
 /// The number with four significant digits, which are enough for a picture.
+#[allow(clippy::cast_possible_truncation)] // a number of digits
 fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 0.0;
