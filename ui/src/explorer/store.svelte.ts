@@ -50,7 +50,7 @@ export class Result {
     this.isFeed = cursor.isFeed;
     this.isDone = cursor.isDone;
     if (!cursor.isStream) {
-      this.value = cursor.value;
+      this.value = ungrouped(cursor.value);
       if (Array.isArray(this.value)) this.rows = this.value;
     } else this.rows = cursor.take();
     if (this.isFeed) this.follow();
@@ -125,6 +125,13 @@ export class Result {
     this.cursor?.stop();
     this.isDone = true;
   }
+}
+
+/** A grouped result as drivers show it. */
+function ungrouped(value: unknown): unknown {
+  const grouped = value as { $reql_type$?: string; data?: [unknown, unknown][] } | null;
+  if (typeof grouped !== 'object' || grouped?.$reql_type$ !== 'GROUPED_DATA') return value;
+  return (grouped.data ?? []).map(([group, reduction]) => ({ group, reduction }));
 }
 
 interface Change { old_val?: unknown; new_val?: unknown; error?: string }
