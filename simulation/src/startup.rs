@@ -30,8 +30,6 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 const SETTLE_INTERVAL: Duration = Duration::from_secs(2);
 /// How often a node checks the progress of its log.
 const LOG_CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// An idle log has its engine flushed after a sixth of it.
-const FLUSH_INTERVAL: Duration = Duration::from_secs(6);
 /// Small enough to be handed over often, large enough that a kill loses some.
 const BUFFER_BYTES_MAX: usize = 16 << 10;
 /// Dictionaries are trained early and often, and few of them stay prepared.
@@ -181,8 +179,6 @@ fn open_log(
     let options = FileLogOptions {
         store: StoreOptions { segment_bytes: plan.log_bytes_max / 4 },
         log_bytes_max: plan.log_bytes_max,
-        replay_bytes_max: plan.log_bytes_max / 2,
-        flush_interval: FLUSH_INTERVAL,
         random: system.random.clone(),
         transport: wiring.transport.clone(),
         observer: Arc::new(ElectionObserver { wiring: wiring.clone(), elections, machine }),
