@@ -1,6 +1,8 @@
 """Changefeeds: how many there may be, how much waits and is kept for them, and the metrics that show it."""
 
+import base64
 import contextlib
+import random
 import re
 import time
 import unittest
@@ -15,6 +17,8 @@ CONNECTION_FEEDS_MAX = 20_000
 # More than enough for the files of kept changes to be completed.
 LARGE_ROWS_MAX = 1000
 RETENTION_SECONDS = 2
+# Kept changes are compressed: this text is not shortened.
+LARGE_TEXT = base64.b64encode(random.Random(1).randbytes(225_000)).decode()
 
 
 def until(is_reached, what):
@@ -147,7 +151,7 @@ class Retention(unittest.TestCase):
     def token_of_a_change(self, server, key):
         connection = self.connect(server)
         feed = r.table("t").changes(include_resume_token=True).run(connection)
-        r.table("t").insert({"id": key, "text": "x" * 300_000}).run(self.connect(server))
+        r.table("t").insert({"id": key, "text": LARGE_TEXT}).run(self.connect(server))
         token = take(feed, 1)[0]["resume_token"]
         connection.close(noreply_wait=False)
         return token
@@ -211,7 +215,7 @@ class Retention(unittest.TestCase):
                 take(feed, initial)
             token = self.token_of_a_change(server, 1000)
             # In the other shard, and no view has it.
-            rows = [{"id": 180, "text": "x" * 300_000, "n": n} for n in range(LARGE_ROWS_MAX)]
+            rows = [{"id": 180, "text": LARGE_TEXT, "n": n} for n in range(LARGE_ROWS_MAX)]
             for row in rows:
                 table.insert(row, conflict="replace").run(connection)
                 if row["n"] % 20 == 19 and self.is_gone(server, token):

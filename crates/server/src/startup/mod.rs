@@ -152,7 +152,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     console.open(Backend { shared, workers, random: machine.random.clone() });
     runtime.spawn(watch_for_stalls(Arc::downgrade(&node)));
     port_summary.log();
-    pages.health.enter(ready(config, &node));
+    enter_ready(config, &node, &pages.health);
 
     let end = wait_for_end(&runtime, &peers)?;
     pages.health.enter(NodeStage::ShuttingDown);
@@ -188,13 +188,14 @@ fn observed(running: &Running, node: &Arc<Node>, peers: &Peers) -> Observed {
 }
 
 /// Logs that the node is ready.
-fn ready(config: &Config, node: &Node) -> NodeStage {
+fn enter_ready(config: &Config, node: &Node, health: &Health) {
     let (id, name) = (node.identity().server.to_string(), node.name().to_string());
+    // Before the line: scripts that have read it may ask for the health at once.
+    health.enter(NodeStage::Ready { id: id.clone(), name: name.clone() });
     match config.is_proxy {
         true => tracing::info!("Proxy ready, {id}"),
         false => tracing::info!("Server ready, \"{name}\" {id}"),
     }
-    NodeStage::Ready { id, name }
 }
 
 /// Checks the log for stalls periodically, as long as the node exists.
