@@ -10,8 +10,8 @@ use cluster::{
     UNASSIGNED_PEER, Wiring,
 };
 use datum::{Object, Text};
+use engine::BufferedEngine;
 use engine::memory::MemoryEngine;
-use engine::{BufferedEngine, Engine};
 use io::sim::{SimClock, SimRandom};
 use io::{Clock, Files, Random, task};
 use log::Log;
@@ -26,8 +26,6 @@ use crate::elections::{ElectionObserver, Elections};
 use crate::executor::Executor;
 
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a node settles rows.
-const SETTLE_INTERVAL: Duration = Duration::from_secs(2);
 /// How often a node checks the progress of its log.
 const LOG_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Small enough to be handed over often, large enough that a kill loses some.
@@ -103,7 +101,10 @@ fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
     let System { dir, files, random, .. } = &system;
     files.create_dir_all(dir).map_err(text)?;
     files.sync_dir(Path::new("")).map_err(text)?;
-    let replicas = Replicas::new(open_engine(plan)?).map_err(text)?;
+    // Without a thread: the buffer is handed over when it is full, before a snapshot and before a flush.
+    let engine = CompressedEngine::new(Arc::new(plan.engine.clone()), COMPRESSION);
+    let engine = BufferedEngine::new(Arc::new(engine), BUFFER_BYTES_MAX);
+    let replicas = Replicas::new(Arc::new(engine)).map_err(text)?;
     let wiring = Wiring::new(replicas.clone());
     let log = open_log(plan, &system, &replicas, &wiring)?;
     let identity = load_identity(plan, &system)?;
@@ -157,16 +158,6 @@ fn try_start(plan: &NodePlan, slot: &Slot) -> Result<(), String> {
     }
     slot.lock().node = Some(node);
     Ok(())
-}
-
-/// The engine, without threads of its own: the buffer is handed over when it is full, before a snapshot and before a
-/// flush, and dictionaries are trained in the write that completes their sample. Half of the tables are archives.
-fn open_engine(plan: &NodePlan) -> Result<Arc<dyn Engine>, String> {
-    let compressed = Arc::new(CompressedEngine::new(Arc::new(plan.engine.clone()), COMPRESSION));
-    compressed.set_is_archive(Box::new(|table| table.as_bytes()[15] & 1 == 1));
-    let settled = Arc::downgrade(&compressed);
-    task::spawn("settling", move || settle_rows(&settled)).map_err(text)?;
-    Ok(Arc::new(BufferedEngine::new(compressed, BUFFER_BYTES_MAX)))
 }
 
 fn open_log(
@@ -240,16 +231,6 @@ fn open_links(
         clock: system.clock.clone(),
         random: system.random.clone(),
     }))
-}
-
-/// Settles rows regularly while the engine exists.
-fn settle_rows(compressed: &Weak<CompressedEngine>) {
-    loop {
-        task::sleep(SETTLE_INTERVAL);
-        let Some(compressed) = compressed.upgrade() else { return };
-        // An engine that fails refuses the next write, which reports it.
-        drop(compressed.settle());
-    }
 }
 
 /// Checks the progress of the log regularly while the node exists.
