@@ -18,7 +18,7 @@ PROGRAM := $(CARGO_TARGET_DIR)/dist/rekindle
 help:
 	@echo "make run     build and start a node on ./rekindle_data (ARGS='--flag ...' is passed on)"
 	@echo "make test    run every test; the last line has the numbers that passed and failed"
-	@echo "make report  run the published workloads on a new node and a sweep of 1, 2 and 4 nodes, and write report.html"
+	@echo "make report  run the published workloads on a new node, articles, and a sweep of 1, 2 and 4 nodes, and write report.html"
 	@echo "make crash   run the long crash test: 200 cycles with hard durability, 50 with soft"
 	@echo "make tidy    only the style checks;  make fmt  format the code"
 
@@ -38,6 +38,7 @@ test: setup-test
 	@$(CARGO) run --release --quiet --package xtask -- test
 
 report: build
+	@tools/setup report
 	@$(CARGO) run --release --quiet --package xtask -- report --program $(PROGRAM)
 
 crash: build

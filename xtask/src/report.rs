@@ -1,11 +1,16 @@
-//! `report`: runs the published workloads for a few seconds each on a new node, and a small sweep over cluster sizes, and
-//! writes one page.
+//! `report`: runs the published workloads for a few seconds each on a new node, a small run of the report on articles, and
+//! a small sweep over cluster sizes, and writes one page.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
+use torture::harness::checkout::root;
 use torture::harness::node::{Node, Ports, default_program};
+
+/// The size of the rows of articles, and the memory of the server in the second part of their tests.
+const ARTICLE_MEGABYTES: &str = "20";
+const ARTICLE_MEMORY_MB: &str = "256";
 
 /// Options of a report.
 #[derive(clap::Args)]
@@ -50,18 +55,11 @@ fn measure(options: &Options) -> Result<()> {
         bench(program, &workload, ports, node.pid(), &results)?;
     }
     node.kill()?;
+    articles(program, options, folder.path(), &results)?;
     sweep(program, options, &results)?;
-    let page = Command::new(program)
-        .args(["bench", "report"])
-        .arg(&results)
-        .arg("-o")
-        .arg(&options.output)
-        .status()
-        .context("running bench report")?;
-    if !page.success() {
-        bail!("bench report failed with {page}");
-    }
-    Ok(())
+    let mut page = Command::new(program);
+    page.args(["bench", "report"]).arg(&results).arg("-o").arg(&options.output);
+    finish(&mut page, "bench report")
 }
 
 fn workloads(options: &Options) -> Vec<String> {
@@ -76,6 +74,35 @@ fn workloads(options: &Options) -> Vec<String> {
         "analytic --runs 5".to_owned(),
         format!("blocks --units 2 --seconds {seconds}"),
     ]
+}
+
+/// Articles from texts on this machine: its documentation, that of the crates, and ours.
+fn articles(program: &Path, options: &Options, folder: &Path, results: &Path) -> Result<()> {
+    let rows = folder.join("rows.tsv");
+    let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let cargo = cargo.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let registry = cargo.map(|cargo| cargo.join("registry/src"));
+    let texts = [Some(PathBuf::from("/usr/share/doc")), registry, Some(root().join("docs"))];
+    let mut make = Command::new(program);
+    make.args(["bench", "wiki-rows", "--megabytes", ARTICLE_MEGABYTES, "--output"]).arg(&rows);
+    make.args(texts.into_iter().flatten().filter(|path| path.is_dir()));
+    finish(&mut make, "bench wiki-rows")?;
+    let seconds = options.seconds.to_string();
+    let mut measure = Command::new(program);
+    measure.args(["bench", "wiki", "--seconds", &seconds, "--warmup", "2", "--cache-size", "256"]);
+    measure.args(["--small-memory", ARTICLE_MEMORY_MB]).arg(&rows);
+    measure.arg("--folder").arg(folder.join("articles"));
+    measure.arg("--json").arg(format!("{}/", results.display()));
+    finish(&mut measure, "bench wiki")
+}
+
+fn finish(command: &mut Command, name: &str) -> Result<()> {
+    println!("report: {name}");
+    let status = command.status().with_context(|| format!("running {name}"))?;
+    if !status.success() {
+        bail!("{name} failed with {status}");
+    }
+    Ok(())
 }
 
 /// One, two and four nodes, each with the same share of a core where this machine can give one.

@@ -82,7 +82,7 @@
   function rate(run) {
     const scanned = run.kind === 'analytic' ? documentsByMeanTime(run) : null;
     if (scanned !== null) return { value: scanned, unit: 'documents/s' };
-    const wanted = { 'ycsb-load': 'documents', analytic: 'documents', blocks: 'blocks' }[run.kind];
+    const wanted = { 'ycsb-load': 'documents', analytic: 'documents', blocks: 'blocks', wiki: 'documents' }[run.kind];
     const unit = run.throughput.units.find((one) => one.name === wanted);
     // An idle cluster receives no queries, so it has no rate.
     if (run.kind === 'idle') return { value: null, unit: 'operations/s' };
@@ -183,7 +183,7 @@
   const FIGURE_HEAD = ['Figure', 'Value', 'Unit', 'Bar', ''];
 
   function changefeeds() {
-    const measured = runs.filter(hasFigures);
+    const measured = runs.filter((run) => run.kind === 'feeds' && hasFigures(run));
     if (!measured.length) return;
     const rows = measured.flatMap((run) => figureRows(run).map((row) => [link(run), ...row]));
     main.append(element('h2', {}, 'Changefeeds'),
@@ -340,6 +340,8 @@
   sweeps.forEach((sweep) => main.append(...sweepPart(sweep, tools)));
   const sessions = new Set(runs.filter((run) => run.units).map((run) => run.units.session));
   sessions.forEach((session) => main.append(...unitsPart(runs.filter((run) => run.units && run.units.session === session), tools)));
+  const articles = runs.filter((run) => run.kind === 'wiki');
+  if (articles.length) main.append(...wikiPart(articles, tools));
   summary();
   idleClusters();
   changefeeds();

@@ -60,7 +60,7 @@ pub struct RunResult {
     /// The additions of `bench units`; null for all other runs.
     #[serde(default)]
     pub units: Option<UnitsTest>,
-    /// Figures of `bench feeds` that have no other member; empty for all other runs.
+    /// Figures of `bench feeds` and `bench wiki` that have no other member; empty for all other runs.
     #[serde(default)]
     pub figures: Vec<Figure>,
     /// The timings of a repeated query.

@@ -67,8 +67,8 @@ class Articles(unittest.TestCase):
         self.assertIn("cannot be created", again.stderr)
         lines = rows.read_bytes().splitlines()
         rows.write_bytes(b"\n".join([*lines, b"a\tb", lines[0], b"\xff"]) + b"\n")
-        flags = ["--seconds", "1", "--cache-size", "128", "--port-offset", str(free_offset(1)), "--quiet"]
-        ran = self.bench("wiki", str(rows), *flags, "--json", "out/")
+        flags = ["--seconds", "1", "--warmup", "0.5", "--cache-size", "128", "--port-offset", str(free_offset(1)), "--quiet"]
+        ran = self.bench("wiki", str(rows), *flags, "--small-memory", "256", "--json", "out/")
         self.assertEqual(ran.returncode, 0, ran.stderr + ran.stdout)
         results = [json.loads(path.read_text()) for path in sorted((self.folder / "out").iterdir())]
         load = next(result for result in results if result["name"] == "Articles, load")
@@ -78,12 +78,39 @@ class Articles(unittest.TestCase):
             self.assertIn(f"1 lines left out: {kind}", load["notes"])
         self.assertGreater(figures["zstd -3 in blocks of 16 KB, of the JSON"], 5)
         self.assertEqual(figures["published, of the lines: MongoDB 3.2.13"], 57.1)
-        self.assertEqual(len(results), 4)
-        for result in results:
-            self.assertEqual((result["verification"]["wrong"], result["errors"]), (0, []), result["name"])
-        stopped = self.bench("wiki", str(rows), *flags, "--on-broken", "stop")
+        self.check_xz(load, figures)
+        self.assertGreater(figures["written to disk for each byte of JSON"], 0.1)
+        self.check_tests(results, ran.stderr)
+        page = self.bench("report", "out", "-o", "report.html")
+        self.assertEqual(page.returncode, 0, page.stderr)
+        self.assertIn("terark-wikipedia-2017", (self.folder / "report.html").read_text())
+        stopped = self.bench("wiki", str(rows), *flags, "--on-broken", "stop", "--no-xz")
         self.assertIn(f"line {len(lines) + 1} of", stopped.stderr)
         self.assertNotEqual(stopped.returncode, 0)
+
+
+    def check_xz(self, load, figures):
+        """Machines without xz say so."""
+        share = figures["xz -9 of all, of the JSON"]
+        if share is None:
+            self.assertTrue(any("the mark of xz is unknown" in note for note in load["notes"]), load["notes"])
+        else:
+            self.assertLess(share, figures["zstd -3 in blocks of 16 KB, of the JSON"])
+
+    def check_tests(self, results, said):
+        """Tests with the whole memory, and with little memory where control groups can be made."""
+        limited = [result for result in results if result["name"].endswith(" with 256 MB")]
+        if not limited:
+            self.assertIn("no tests with 256 MB (--small-memory)", said)
+        self.assertEqual(len(results), 1 + 3 + len(limited))
+        for result in results:
+            self.assertEqual((result["verification"]["wrong"], result["errors"]), (0, []), result["name"])
+        for result in limited:
+            figures = {figure["name"]: figure["value"] for figure in result["figures"]}
+            self.assertLess(figures["peak memory with the page cache"], 256 * 1.049)
+            disk = figures.get("the disk's own random reads of 4 KB")
+            unknown = [note for note in result["notes"] if "the disk's own rate is unknown" in note]
+            self.assertTrue(disk or unknown, result["notes"])
 
 
 class Units(unittest.TestCase):

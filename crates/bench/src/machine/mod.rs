@@ -12,5 +12,7 @@ mod listener;
 pub mod memory_group;
 pub mod openmetrics;
 pub mod own_process;
+pub mod page_cache;
 pub mod process;
+pub mod random_reads;
 pub mod watch;

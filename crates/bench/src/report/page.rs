@@ -5,13 +5,14 @@ use serde_json::{Value, json};
 use crate::published;
 
 const PAGE: &str = include_str!("../../assets/page.html");
-const PARTS: [(&str, &str); 7] = [
+const PARTS: [(&str, &str); 8] = [
     ("{{uplot_css}}", include_str!("../../assets/uplot/uPlot.min.css")),
     ("{{report_css}}", include_str!("../../assets/report.css")),
     ("{{uplot_js}}", include_str!("../../assets/uplot/uPlot.iife.min.js")),
     ("{{charts_js}}", include_str!("../../assets/charts.js")),
     ("{{sweep_js}}", include_str!("../../assets/sweep.js")),
     ("{{units_js}}", include_str!("../../assets/units.js")),
+    ("{{wiki_js}}", include_str!("../../assets/wiki.js")),
     ("{{report_js}}", include_str!("../../assets/report.js")),
 ];
 

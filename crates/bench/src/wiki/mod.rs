@@ -12,3 +12,4 @@ pub mod published;
 pub mod reading;
 pub mod rows;
 pub mod texts;
+pub mod xz_mark;

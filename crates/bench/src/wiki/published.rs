@@ -1,43 +1,86 @@
 //! The published figures of Terark's report: 38,508,221 articles of Wikipedia, 102.1 GiB, 32 threads, 30 minutes a test.
 
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::reading::{BATCH_ROWS, Test};
+use crate::published;
+
+/// The name of the report among the published ones.
+const REPORT: &str = "terark-wikipedia-2017";
+
+static ENGINES: LazyLock<Vec<PublishedEngine>> = LazyLock::new(|| {
+    let engines = published::figures()[REPORT]["engines"].clone();
+    serde_json::from_value(engines).expect("invariant: a test parses the published figures")
+});
+
 /// An engine of the report.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct PublishedEngine {
-    pub name: &'static str,
+    pub name: String,
     /// The size of the data on disk, in percent of the file of rows.
     pub disk_percent: f64,
     /// With 128 GB of memory.
-    pub in_memory: PublishedRates,
+    pub in_memory: PublishedTests,
     /// With 24 GB.
-    pub small_memory: PublishedRates,
+    pub small_memory: PublishedTests,
 }
 
-/// Operations a second; for `batch_read` documents a second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PublishedRates {
-    pub read: f64,
-    pub batch_read: f64,
-    pub read_write: f64,
+/// The tests at one size of memory.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct PublishedTests {
+    pub read: PublishedTest,
+    pub batch_read: PublishedTest,
+    pub read_write: PublishedTest,
+}
+
+/// One test of one engine. For `read_write`, the latencies of reads.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct PublishedTest {
+    /// Operations; for `batch_read` documents.
+    pub per_second: f64,
+    /// For `batch_read` a part of a query's latency: the report divides it by the number of documents.
+    pub p99_us: f64,
+}
+
+impl PublishedTests {
+    pub fn of(&self, test: Test) -> &PublishedTest {
+        match test {
+            Test::Read => &self.read,
+            Test::BatchRead => &self.batch_read,
+            Test::ReadWrite => &self.read_write,
+        }
+    }
+}
+
+impl PublishedTest {
+    /// The 99th percentile of whole queries.
+    pub fn query_p99_us(&self, test: Test) -> f64 {
+        match test {
+            Test::BatchRead => self.p99_us * BATCH_ROWS as f64,
+            Test::Read | Test::ReadWrite => self.p99_us,
+        }
+    }
 }
 
 /// MongoDB 3.2.13 with WiredTiger, and TerarkDB with files of 2 GB and of 24 GB.
-pub const ENGINES: [PublishedEngine; 3] = [
-    PublishedEngine {
-        name: "MongoDB 3.2.13",
-        disk_percent: 57.1,
-        in_memory: PublishedRates { read: 131_485.0, batch_read: 336_620.0, read_write: 10_601.0 },
-        small_memory: PublishedRates { read: 2_822.0, batch_read: 2_860.0, read_write: 3_073.0 },
-    },
-    PublishedEngine {
-        name: "TerarkDB, 2 GB files",
-        disk_percent: 26.7,
-        in_memory: PublishedRates { read: 134_188.0, batch_read: 317_480.0, read_write: 56_336.0 },
-        small_memory: PublishedRates { read: 25_192.0, batch_read: 22_500.0, read_write: 10_831.0 },
-    },
-    PublishedEngine {
-        name: "TerarkDB, 24 GB files",
-        disk_percent: 22.9,
-        in_memory: PublishedRates { read: 140_948.0, batch_read: 328_220.0, read_write: 74_703.0 },
-        small_memory: PublishedRates { read: 28_059.0, batch_read: 23_260.0, read_write: 6_702.0 },
-    },
-];
+pub fn engines() -> &'static [PublishedEngine] {
+    &ENGINES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_figures_can_be_read() {
+        let names: Vec<_> = engines().iter().map(|engine| engine.name.as_str()).collect();
+        assert_eq!(names, ["MongoDB 3.2.13", "TerarkDB, 2 GB files", "TerarkDB, 24 GB files"]);
+        let mongo = &engines()[0];
+        assert_eq!(mongo.disk_percent, 57.1);
+        assert_eq!(mongo.small_memory.of(Test::Read).per_second, 2_822.0);
+        assert_eq!(mongo.in_memory.of(Test::BatchRead).query_p99_us(Test::BatchRead), 4_060.0);
+        assert_eq!(published::figures()[REPORT]["batch_rows"].as_u64(), Some(BATCH_ROWS as u64));
+    }
+}

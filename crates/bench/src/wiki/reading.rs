@@ -19,6 +19,8 @@ const BATCH_READ: u8 = 1;
 const WRITE: u8 = 2;
 /// Rows of one `batch_read`.
 pub const BATCH_ROWS: usize = 20;
+/// The stream of the keys of one batch, whose seed is in its [`OperationPart`].
+const BATCH_STREAM: u64 = 6_000_000;
 /// Of this many operations of `read_write` one is a write.
 const WRITE_ONE_IN: u64 = 10;
 
@@ -97,30 +99,36 @@ impl ReadWorkload {
         ReadWorkload { test, keys, rows, tables, rng, asked: 0, partial: HashMap::new(), key: String::new() }
     }
 
-    /// Appends the key of a random row as JSON; returns the number of the row.
-    fn push_key(&mut self, query: &mut Vec<u8>) -> u64 {
-        let place = self.keys.draw(&mut self.rng);
+    /// Appends the key of a row as JSON.
+    fn push_key(&mut self, place: usize, query: &mut Vec<u8>) {
         self.key.clear();
         push_json(self.keys.get(place).0, &mut self.key);
         query.extend_from_slice(self.key.as_bytes());
-        place as u64
+    }
+
+    /// The same for each call with this seed.
+    fn batch_rows(&self, seed: u64) -> [usize; BATCH_ROWS] {
+        let mut rng = Rng::new(seed, BATCH_STREAM);
+        std::array::from_fn(|_| self.keys.draw(&mut rng))
     }
 
     fn read(&mut self, query: &mut Vec<u8>) -> OperationPart {
         query.extend_from_slice(format!("[1,[16,[{},", self.tables.read).as_bytes());
-        let detail = self.push_key(query);
+        let place = self.keys.draw(&mut self.rng);
+        self.push_key(place, query);
         query.extend_from_slice(b"]],{}]");
-        OperationPart { kind: READ, whole: None, record: self.asked, detail }
+        OperationPart { kind: READ, whole: None, record: self.asked, detail: place as u64 }
     }
 
     fn batch_read(&mut self, query: &mut Vec<u8>) -> OperationPart {
         query.extend_from_slice(format!("[1,[78,[{}", self.tables.read).as_bytes());
-        for _ in 0..BATCH_ROWS {
+        let seed = self.rng.next_u64();
+        for place in self.batch_rows(seed) {
             query.push(b',');
-            self.push_key(query);
+            self.push_key(place, query);
         }
         query.extend_from_slice(b"]],{}]");
-        OperationPart { kind: BATCH_READ, whole: None, record: self.asked, detail: 0 }
+        OperationPart { kind: BATCH_READ, whole: None, record: self.asked, detail: seed }
     }
 
     fn write(&mut self, query: &mut Vec<u8>) -> Option<OperationPart> {
@@ -165,6 +173,14 @@ impl ReadWorkload {
             Ok(answer) => answer,
             Err(failure) => return Verdict::Failed(failure),
         };
+        if depth != CheckDepth::Head
+            && let Some(other) = self.foreign_row(part.detail, &answer.r)
+        {
+            return wrong(format!(
+                "not a row that was loaded under one of the keys: {}",
+                shortened(Some(other))
+            ));
+        }
         let rows = before.unwrap_or(0) + answer.r.len();
         if answer.t == PARTIAL {
             self.partial.insert(part.record, rows);
@@ -174,6 +190,15 @@ impl ReadWorkload {
             BATCH_ROWS => Verdict::Done,
             rows => wrong(format!("{rows} rows for {BATCH_ROWS} keys that were loaded")),
         }
+    }
+
+    /// A row that is none of the batch with this seed.
+    fn foreign_row<'a>(&self, seed: u64, rows: &'a [Value]) -> Option<&'a Value> {
+        let expected = self.batch_rows(seed).map(|place| self.keys.get(place));
+        rows.iter().find(|row| {
+            let is_it = |(key, digest): &(&str, u32)| row["id"] == *key && digest_of(row) == Some(*digest);
+            !expected.iter().any(is_it)
+        })
     }
 }
 
@@ -241,16 +266,21 @@ mod tests {
 
     #[test]
     fn rows_of_a_batch_are_counted_over_all_its_parts() {
+        let row = parse((0..15).map(|column| column.to_string()).collect::<Vec<_>>().join("\t").as_bytes());
+        let row = row.unwrap();
         let mut keys = Keys::default();
-        keys.push("a", 1);
+        keys.push(&row.key, row.digest);
         let mut batch = workload(Test::BatchRead, keys);
         let mut query = Vec::new();
         let part = batch.next(0, &mut query).unwrap();
         let asked: Value = serde_json::from_slice(&query).unwrap();
         assert_eq!(asked[1][1].as_array().map(Vec::len), Some(BATCH_ROWS + 1));
-        let rows = |kind, count| format!(r#"{{"t":{kind},"r":{:?}}}"#, vec![0; count]);
+        let rows =
+            |kind, count| format!(r#"{{"t":{kind},"r":[{}]}}"#, vec![row.document.as_str(); count].join(","));
         assert_eq!(judge(&mut batch, &part, &rows(3, 8)), Verdict::More);
         assert_eq!(judge(&mut batch, &part, &rows(2, 12)), Verdict::Done);
         assert!(matches!(judge(&mut batch, &part, &rows(2, 12)), Verdict::Failed(_)));
+        let foreign = rows(2, 20).replacen("\"7\"", "\"8\"", 1);
+        assert!(matches!(judge(&mut batch, &part, &foreign), Verdict::Failed(_)), "{foreign}");
     }
 }

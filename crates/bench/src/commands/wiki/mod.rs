@@ -2,6 +2,7 @@
 
 mod results;
 mod run;
+mod server;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +12,7 @@ use clap::{Args, ValueEnum};
 
 use crate::flags::OutputFlags;
 use crate::fleet::flags::NodeFlags;
-use crate::limits::{above_zero, at_least_one};
+use crate::limits::{above_zero, at_least_one, seconds};
 use crate::wiki::rows::OnBrokenLine;
 use run::Wiki;
 
@@ -34,8 +35,9 @@ enum Durability {
 /// Loads rows of articles, then measures read, batch_read and read_write, as Terark's report on Wikipedia did
 ///
 /// Starts a server. The file has tab-separated columns, as an SQL dump of Wikipedia has (`bench wiki-rows` makes one); the
-/// first three columns are the key. The results show the published figures beside the measured ones, and the size of the
-/// same rows in blocks of 16 KB with zstd -3.
+/// first three columns are the key. The results show the published figures beside the measured ones, and marks of this
+/// machine: the size of the rows in blocks of 16 KB with zstd -3 and as a whole with xz -9, and the disk's own random
+/// reads.
 #[derive(Args, Clone, Debug)]
 pub struct WikiArgs {
     /// File with the rows
@@ -47,6 +49,9 @@ pub struct WikiArgs {
     /// Length of each test
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = above_zero)]
     seconds: f64,
+    /// The same test before it, without being measured
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
+    warmup: f64,
     /// Connections of the tests
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one::<usize>)]
     connections: usize,
@@ -59,6 +64,9 @@ pub struct WikiArgs {
     /// Repeat the tests with so little memory for the server and its page cache, in megabytes, in a control group
     #[arg(long, value_name = "MB", value_parser = at_least_one::<u64>)]
     small_memory: Option<u64>,
+    /// Leave out the mark of xz -9, which takes half a second for each megabyte
+    #[arg(long)]
+    no_xz: bool,
     /// Temporary folder for the server's data
     #[arg(long, value_name = "FOLDER", default_value = "wiki-node")]
     folder: PathBuf,

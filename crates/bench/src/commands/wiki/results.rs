@@ -5,24 +5,34 @@ use std::time::SystemTime;
 use serde_json::json;
 
 use super::WikiArgs;
+use super::server::Memory;
 use crate::assemble::{Extras, RunDescription, assemble};
 use crate::drive::session::{Driven, Plan};
 use crate::flags::describe_plan;
-use crate::machine::memory_group::MemoryGroup;
 use crate::result::{CheckOutcome, Figure, RunResult};
 use crate::shapes::quiescence::Quiescence;
 use crate::sut::SystemUnderTest;
 use crate::wiki::loading;
-use crate::wiki::published::{ENGINES, PublishedEngine};
+use crate::wiki::published::{self, PublishedEngine};
 use crate::wiki::reading::{self, BATCH_ROWS, Test};
 use crate::wiki::rows::BrokenLines;
 
-/// The memory of the server during a test.
-pub(super) enum Memory<'a> {
-    /// As much as the machine has.
-    Whole,
-    /// A control group, which also bounds the page cache.
-    Limited { megabytes: u64, group: &'a MemoryGroup },
+/// The marks of this machine beside the load.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks {
+    /// The share that the documents take as a whole with xz -9.
+    pub xz_share: Option<f64>,
+    /// What is missing, and why.
+    pub notes: Vec<String>,
+}
+
+/// A test that has ended.
+pub(super) struct TestOutcome<'a> {
+    pub test: Test,
+    pub memory: Memory<'a>,
+    /// Random reads that the disk can do each second, or why that is unknown; only beside tests that read from it.
+    pub disk: Option<&'a Result<f64, String>>,
+    pub driven: Driven,
 }
 
 /// Bytes that the load read and the server stored.
@@ -35,9 +45,9 @@ pub(super) struct Sizes {
     pub folder_bytes: u64,
     /// The part of it that is the log.
     pub log_bytes: u64,
-    /// Written to disk by the server.
+    /// Written to disk by the server until it had stopped, as the kernel counts it.
     pub written_bytes: Option<u64>,
-    /// The same as the server counts it, by reason.
+    /// Written as the server counts it, by reason, until it was quiet.
     pub written_by_reason: Vec<(&'static str, f64)>,
     /// The share that the documents take in blocks of 16 KB with zstd -3.
     pub block_share: Option<f64>,
@@ -50,6 +60,7 @@ pub(super) struct LoadOutcome {
     pub broken: BrokenLines,
     pub sizes: Sizes,
     pub quiet: Quiescence,
+    pub marks: Marks,
 }
 
 pub(super) fn load_result(
@@ -76,8 +87,8 @@ pub(super) fn load_result(
     let mut about = about(args, "load", started, plan);
     about.notes.extend(load_notes(outcome));
     let mut result = assemble(about, plan, sut, loading::NAMES, driven, extras);
-    result.figures =
-        load_figures(&outcome.sizes, result.servers.first().and_then(|server| server.peak_memory_bytes));
+    let peak = result.servers.first().and_then(|server| server.peak_memory_bytes);
+    result.figures = load_figures(&outcome.sizes, outcome.marks.xz_share, peak);
     result
 }
 
@@ -87,6 +98,7 @@ fn load_notes(outcome: &LoadOutcome) -> Vec<String> {
         notes.push(format!("{count} lines left out: {kind}"));
     }
     notes.extend(outcome.broken.named.iter().cloned());
+    notes.extend(outcome.marks.notes.iter().cloned());
     match outcome.quiet {
         Quiescence::Reached => {}
         Quiescence::Busy => {
@@ -99,7 +111,7 @@ fn load_notes(outcome: &LoadOutcome) -> Vec<String> {
     notes
 }
 
-fn load_figures(sizes: &Sizes, peak_memory_bytes: Option<u64>) -> Vec<Figure> {
+fn load_figures(sizes: &Sizes, xz_share: Option<f64>, peak_memory_bytes: Option<u64>) -> Vec<Figure> {
     let (json, lines) = (sizes.json_bytes as f64, sizes.line_bytes as f64);
     let (folder, rest) = (sizes.folder_bytes as f64, (sizes.folder_bytes - sizes.log_bytes) as f64);
     let megabytes = |bytes: f64| Some(bytes / 1e6);
@@ -113,6 +125,7 @@ fn load_figures(sizes: &Sizes, peak_memory_bytes: Option<u64>) -> Vec<Figure> {
         figure("data folder without the log, of the lines", percent(rest, lines), "%"),
         figure("data folder, of the lines", percent(folder, lines), "%"),
         figure("zstd -3 in blocks of 16 KB, of the JSON", sizes.block_share.map(|share| share * 100.0), "%"),
+        figure("xz -9 of all, of the JSON", xz_share.map(|share| share * 100.0), "%"),
         figure(
             "written to disk for each byte of JSON",
             sizes.written_bytes.map(|bytes| bytes as f64 / json),
@@ -123,7 +136,7 @@ fn load_figures(sizes: &Sizes, peak_memory_bytes: Option<u64>) -> Vec<Figure> {
     figures.extend(sizes.written_by_reason.iter().map(|(reason, bytes)| {
         figure(&format!("written for each byte of JSON: {reason}"), Some(bytes / json), "")
     }));
-    figures.extend(ENGINES.map(|engine| {
+    figures.extend(published::engines().iter().map(|engine| {
         figure(&format!("published, of the lines: {}", engine.name), Some(engine.disk_percent), "%")
     }));
     figures
@@ -134,9 +147,9 @@ pub(super) fn test_result(
     started: SystemTime,
     plan: &Plan,
     sut: &SystemUnderTest,
-    driven: Driven,
-    (test, memory): (Test, &Memory<'_>),
+    outcome: TestOutcome<'_>,
 ) -> RunResult {
+    let TestOutcome { test, memory, disk, driven } = outcome;
     let documents = match test {
         Test::BatchRead => driven.totals.ok * BATCH_ROWS as u64,
         Test::Read | Test::ReadWrite => driven.totals.ok,
@@ -144,32 +157,65 @@ pub(super) fn test_result(
     let extras =
         Extras { units: vec![("documents", documents)], write_names: &["WRITE"], ..Extras::default() };
     let mut about = about(args, test.name(), started, plan);
-    let peak = match memory {
-        Memory::Whole => None,
-        Memory::Limited { megabytes, group } => {
-            about.name = format!("{} with {megabytes} MB", about.name);
-            about.settings.insert("memory".to_owned(), json!(megabytes));
-            group.peak_bytes()
-        }
-    };
+    about.settings.insert("test".to_owned(), json!(test.name()));
+    if let Memory::Limited { megabytes, .. } = memory {
+        about.name = format!("{} with {megabytes} MB", about.name);
+        about.settings.insert("memory".to_owned(), json!(megabytes));
+    }
+    about.notes.extend(disk.and_then(|disk| disk.as_ref().err().cloned()));
     let mut result = assemble(about, plan, sut, reading::NAMES, driven, extras);
-    let peak = peak.or_else(|| result.servers.first().and_then(|server| server.peak_memory_bytes));
-    result.figures.push(figure("peak memory", peak.map(|bytes| bytes as f64 / 1e6), "MB"));
-    result.figures.extend(ENGINES.iter().map(|engine| published(engine, test, memory)));
+    result.figures = memory_figures(memory, &result);
+    if let Some(Ok(disk)) = disk {
+        result.figures.extend(disk_figures(test, *disk, &result));
+    }
+    result
+        .figures
+        .extend(published::engines().iter().flat_map(|engine| published_figures(engine, test, memory)));
     result
 }
 
-fn published(engine: &PublishedEngine, test: Test, memory: &Memory<'_>) -> Figure {
-    let (rates, size) = match memory {
-        Memory::Whole => (engine.in_memory, "128 GB"),
-        Memory::Limited { .. } => (engine.small_memory, "24 GB"),
+fn memory_figures(memory: Memory<'_>, result: &RunResult) -> Vec<Figure> {
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    let process = result.servers.first().and_then(|server| server.peak_memory_bytes);
+    let mut figures = vec![figure("peak memory of the process", process.map(megabytes), "MB")];
+    if let Some(group) = memory.group() {
+        let all = group.peak_bytes().map(megabytes);
+        figures.push(figure("peak memory with the page cache", all, "MB"));
+    }
+    figures
+}
+
+/// The disk's own rate in random reads a second, and how near the test has come to it.
+fn disk_figures(test: Test, disk: f64, result: &RunResult) -> Vec<Figure> {
+    let documents = result.throughput.units.first().map(|unit| (unit.total as f64, unit.per_second));
+    let read = result.servers.first().and_then(|server| server.read_bytes).map(|bytes| bytes as f64);
+    let each = read.zip(documents).filter(|(_, (total, _))| *total > 0.0);
+    let mut figures = vec![
+        figure("the disk's own random reads of 4 KB", Some(disk), "reads/s"),
+        figure("read from disk for each document", each.map(|(bytes, (total, _))| bytes / total / 1e3), "KB"),
+    ];
+    // A read_write test does not only read.
+    if test != Test::ReadWrite {
+        let share = documents.map(|(_, per_second)| per_second / disk * 100.0);
+        figures.push(figure("documents, of the disk's own random reads", share, "%"));
+    }
+    figures
+}
+
+fn published_figures(engine: &PublishedEngine, test: Test, memory: Memory<'_>) -> [Figure; 2] {
+    let (tests, size) = match memory {
+        Memory::Whole(_) => (&engine.in_memory, "128 GB"),
+        Memory::Limited { .. } => (&engine.small_memory, "24 GB"),
     };
-    let (rate, unit) = match test {
-        Test::Read => (rates.read, "operations/s"),
-        Test::BatchRead => (rates.batch_read, "documents/s"),
-        Test::ReadWrite => (rates.read_write, "operations/s"),
+    let (unit, of) = match test {
+        Test::Read => ("operations/s", "p99"),
+        Test::BatchRead => ("documents/s", "p99"),
+        Test::ReadWrite => ("operations/s", "p99 of reads"),
     };
-    figure(&format!("published with {size}: {}", engine.name), Some(rate), unit)
+    let published = tests.of(test);
+    let name = format!("published with {size}: {}", engine.name);
+    let p99 = figure(&format!("{name}, {of}"), Some(published.query_p99_us(test)), "µs");
+    [figure(&name, Some(published.per_second), unit), p99]
 }
 
 fn figure(name: &str, value: Option<f64>, unit: &str) -> Figure {
@@ -210,7 +256,7 @@ mod tests {
             written_by_reason: vec![("log", 1_100_000.0)],
             block_share: None,
         };
-        let figures = load_figures(&sizes, Some(5_000_000));
+        let figures = load_figures(&sizes, Some(0.125), Some(5_000_000));
         let value =
             |name: &str| figures.iter().find(|figure| figure.name == name).and_then(|found| found.value);
         assert_eq!(value("data folder without the log, of the JSON"), Some(40.0));
@@ -219,5 +265,6 @@ mod tests {
         assert_eq!(value("written for each byte of JSON: log"), Some(1.1));
         assert_eq!(value("published, of the lines: MongoDB 3.2.13"), Some(57.1));
         assert_eq!(value("zstd -3 in blocks of 16 KB, of the JSON"), None);
+        assert_eq!(value("xz -9 of all, of the JSON"), Some(12.5));
     }
 }

@@ -1,34 +1,33 @@
-//! The steps of `bench wiki`: the server, the load, the tests.
+//! The steps of `bench wiki`: the load, the marks, the tests.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use super::WikiArgs;
-use super::results::{LoadOutcome, Memory, Sizes, load_result, test_result};
+use super::results::{LoadOutcome, Marks, Sizes, TestOutcome, load_result, test_result};
+use super::server::{Memory, Server, grown};
 use crate::drive::session::{Driven, LoopKind, Plan, drive};
 use crate::drive::workload::Workload;
 use crate::flags::{duration, goal};
-use crate::fleet::{Fleet, data_folder, folder_bytes};
-use crate::machine::facts;
+use crate::fleet::data_folder;
 use crate::machine::memory_group::MemoryGroup;
+use crate::machine::{facts, page_cache, random_reads};
 use crate::result::RunResult;
 use crate::rng::Rng;
 use crate::shapes::quiescence::{self, Quiescence};
-use crate::sut::{SutRequest, SystemUnderTest};
+use crate::sut::SystemUnderTest;
 use crate::terminal::ProgressLine;
 use crate::wiki::keys::Keys;
 use crate::wiki::loading::{self, LoadState, LoadWorkload};
 use crate::wiki::reading::{self, ReadWorkload, Tables, Test, WriteRows};
 use crate::wiki::rows::{OnBrokenLine, RowFile};
+use crate::wiki::xz_mark::xz_share;
 use crate::ycsb::table::create_database;
-use client::admin::Admin;
-use client::handshake::Login;
 use client::terms;
 
 const DATABASE: &str = "wiki";
@@ -38,26 +37,14 @@ const LOAD_CONNECTIONS: usize = 8;
 /// How long the last inserts of the load may take.
 const LOAD_DRAIN: Duration = Duration::from_secs(600);
 const TEST_DRAIN: Duration = Duration::from_secs(30);
+/// How long the disk's own rate is measured.
+const DISK_MARK_TIME: Duration = Duration::from_secs(5);
 const SYNC: u64 = 138;
-const STOP_TIMEOUT: Duration = Duration::from_secs(300);
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The reasons of `rekindle_written_bytes`.
-const WRITE_REASONS: [&str; 4] = ["log", "flush", "compaction", "large_values"];
-/// With little memory, the caches of the server get this share of it; the rest is for everything else that it does.
-const SMALL_CACHE_DIVISOR: u64 = 4;
-/// Rekindle does not start with a smaller cache.
-const SMALL_CACHE_MB_MIN: u64 = 100;
 
 /// One run of the command.
 pub(super) struct Wiki<'a> {
     args: &'a WikiArgs,
-}
-
-/// A running server.
-struct Server {
-    fleet: Fleet,
-    sut: SystemUnderTest,
-    admin: Admin,
+    code: ExitCode,
 }
 
 /// A load that has ended.
@@ -68,76 +55,103 @@ struct Load {
     driven: Driven,
     state: LoadState,
     quiet: Quiescence,
-    /// Written to disk by the server, and the same by reason.
-    written_bytes: Option<u64>,
+    /// Written to disk by the server before the load, and by reason during the load.
+    written_before: Option<u64>,
     written_by_reason: Vec<(&'static str, f64)>,
 }
 
 impl<'a> Wiki<'a> {
     pub(super) fn new(args: &'a WikiArgs) -> Wiki<'a> {
-        Wiki { args }
+        Wiki { args, code: ExitCode::SUCCESS }
     }
 
-    pub(super) fn all(&self) -> anyhow::Result<ExitCode> {
-        let mut code = ExitCode::SUCCESS;
-        let mut show = |result: &RunResult| -> anyhow::Result<()> {
-            let shown = self.args.output.finish(result)?;
-            if shown != ExitCode::SUCCESS {
-                code = shown;
-            }
-            Ok(())
-        };
-        // An unreadable file is an error before a server is started.
+    pub(super) fn all(mut self) -> anyhow::Result<ExitCode> {
+        // An unreadable file is an error, and control groups are made, before a server is started.
         let file = RowFile::open(&self.args.rows, self.args.on_broken(), true)?;
+        let small = self.args.small_memory.map(|megabytes| (megabytes, small_group(megabytes)));
+        if let Some((_, Err(why))) = &small {
+            eprintln!("wiki: {why}");
+        }
         let folder = data_folder(&self.args.folder)?;
-        let mut server = self.start(&folder, None)?;
+        let mut marks = Marks::default();
+        marks.notes.extend(small.as_ref().and_then(|(_, group)| group.as_ref().err().cloned()));
+        let mut server = Server::start(self.args, &folder, Memory::Whole(None))?;
         let load = self.load(&mut server, file)?;
         // A server writes its memory to its files when it stops, and deletes its log then.
-        self.say("restarting the server");
-        server.stop()?;
-        let mut server = self.start(&folder, None)?;
-        let (loaded, keys) = self.loaded(&server, load);
-        show(&loaded)?;
-        let keys = Arc::new(keys);
-        for test in Test::ALL {
-            show(&self.test(&mut server, test, &keys, &Memory::Whole)?)?;
-        }
-        drop(server);
-        if let Some(megabytes) = self.args.small_memory {
-            match MemoryGroup::open(megabytes << 20) {
-                Err(error) => eprintln!(
-                    "wiki: no tests with {megabytes} MB: {:#}. Run as root, or in a container that may make control groups",
-                    anyhow::Error::from(error)
-                ),
-                Ok(group) => {
-                    let mut server = self.start(&folder, Some((&group, megabytes)))?;
-                    let memory = Memory::Limited { megabytes, group: &group };
-                    for test in Test::ALL {
-                        show(&self.test(&mut server, test, &keys, &memory)?)?;
-                    }
-                }
-            }
+        self.say("stopping the server");
+        let written_bytes = load.written_before.zip(server.stop()?);
+        let written_bytes = written_bytes.map(|(before, after)| after.saturating_sub(before));
+        self.mark_xz(&mut marks);
+        let keys = self.tests_in_memory(&folder, load, written_bytes, &marks)?;
+        if let Some((megabytes, Ok(group))) = &small {
+            self.tests_in_small_memory(&folder, &keys, *megabytes, group)?;
         }
         folder.release()?;
-        Ok(code)
+        Ok(self.code)
     }
 
-    /// Starts the server, in a control group if given. Data of an earlier start is there again.
-    fn start(&self, folder: &Path, limited: Option<(&MemoryGroup, u64)>) -> anyhow::Result<Server> {
-        let mut plan = self.args.node.plan(1, folder)?;
-        if let Some((group, megabytes)) = limited {
-            plan.group = Some(group.procs());
-            plan.cache_mb = (megabytes / SMALL_CACHE_DIVISOR).max(SMALL_CACHE_MB_MIN);
+    /// The result of the load, and the tests with the memory of the machine.
+    fn tests_in_memory(
+        &mut self,
+        folder: &Path,
+        load: Load,
+        written_bytes: Option<u64>,
+        marks: &Marks,
+    ) -> anyhow::Result<Arc<Keys>> {
+        page_cache::drop_files(&random_reads::files_in(folder)).context("emptying the page cache")?;
+        // Without a group, only the memory of the process is known.
+        let group = MemoryGroup::open(None).ok();
+        let memory = Memory::Whole(group.as_ref());
+        let mut server = Server::start(self.args, folder, memory)?;
+        let (loaded, keys) = self.loaded(&server, load, written_bytes, marks);
+        self.show(&loaded)?;
+        self.say("reading all rows once");
+        server.read_all(&terms::table(DATABASE, TABLE))?;
+        let keys = Arc::new(keys);
+        self.tests(server, &keys, memory, None)?;
+        Ok(keys)
+    }
+
+    fn tests_in_small_memory(
+        &mut self,
+        folder: &Path,
+        keys: &Arc<Keys>,
+        megabytes: u64,
+        group: &MemoryGroup,
+    ) -> anyhow::Result<()> {
+        let files = random_reads::files_in(folder);
+        page_cache::drop_files(&files).context("emptying the page cache")?;
+        self.say("the disk's own random reads");
+        let seed = self.args.output.seed;
+        let disk = random_reads::per_second(&files, self.args.connections, DISK_MARK_TIME, seed);
+        let disk = disk.map_err(|error| format!("the disk's own rate is unknown: {error}"));
+        let memory = Memory::Limited { megabytes, group };
+        let server = Server::start(self.args, folder, memory)?;
+        self.tests(server, keys, memory, Some(&disk)).with_context(|| {
+            format!("with {megabytes} MB (--small-memory), over which the kernel kills the server")
+        })
+    }
+
+    fn tests(
+        &mut self,
+        mut server: Server,
+        keys: &Arc<Keys>,
+        memory: Memory<'_>,
+        disk: Option<&Result<f64, String>>,
+    ) -> anyhow::Result<()> {
+        for test in Test::ALL {
+            let result = self.test(&mut server, test, keys, memory, disk)?;
+            self.show(&result)?;
         }
-        let fleet = Fleet::start(&plan, None)?;
-        let request = SutRequest {
-            addresses: fleet.addresses(),
-            login: Login { user: "admin".to_owned(), password: String::new() },
-            pids: Vec::new(),
-            metrics_urls: fleet.metrics_urls(),
-        };
-        let (sut, admin) = SystemUnderTest::open(request)?;
-        Ok(Server { fleet, sut, admin })
+        Ok(())
+    }
+
+    fn show(&mut self, result: &RunResult) -> anyhow::Result<()> {
+        let shown = self.args.output.finish(result)?;
+        if shown != ExitCode::SUCCESS {
+            self.code = shown;
+        }
+        Ok(())
     }
 
     fn load(&self, server: &mut Server, file: RowFile) -> anyhow::Result<Load> {
@@ -155,7 +169,7 @@ impl<'a> Wiki<'a> {
             Box::new(LoadWorkload::new(Arc::clone(&state), &table, self.args.durability(), self.args.batch))
         };
         let plan =
-            Plan { connections: LOAD_CONNECTIONS, seconds: None, drain: LOAD_DRAIN, ..self.plan(server)? };
+            Plan { connections: LOAD_CONNECTIONS, seconds: None, drain: LOAD_DRAIN, ..self.plan(server) };
         let driven = self.drive(server, &plan, loading::NAMES, make)?;
         server.admin.ask(&json!([SYNC, [terms::table(DATABASE, TABLE)]])).context("syncing the table")?;
         self.say("waiting until the server is quiet");
@@ -172,16 +186,20 @@ impl<'a> Wiki<'a> {
                 state.file.broken().total()
             );
         }
-        let written = before.0.zip(server.written_bytes());
-        let written_bytes = written.map(|(before, after)| after.saturating_sub(before));
         let written_by_reason = grown(&before.1, &server.written_by_reason());
         let sut = server.sut.clone();
-        Ok(Load { started, plan, sut, driven, state, quiet, written_bytes, written_by_reason })
+        Ok(Load { started, plan, sut, driven, state, quiet, written_before: before.0, written_by_reason })
     }
 
     /// The result of the load, with the sizes of the files of the server that was restarted since.
-    fn loaded(&self, server: &Server, load: Load) -> (RunResult, Keys) {
-        let Load { started, plan, sut, driven, state, quiet, written_bytes, written_by_reason } = load;
+    fn loaded(
+        &self,
+        server: &Server,
+        load: Load,
+        written_bytes: Option<u64>,
+        marks: &Marks,
+    ) -> (RunResult, Keys) {
+        let Load { started, plan, sut, driven, state, quiet, written_by_reason, .. } = load;
         let outcome = LoadOutcome {
             rows: state.keys.len() as u64,
             acknowledged: state.acknowledged,
@@ -196,8 +214,22 @@ impl<'a> Wiki<'a> {
                 block_share: state.mark.finish(),
             },
             quiet,
+            marks: marks.clone(),
         };
         (load_result(self.args, started, &plan, &sut, driven, &outcome), state.keys)
+    }
+
+    /// Compresses all rows with xz, while no server runs.
+    fn mark_xz(&self, marks: &mut Marks) {
+        if self.args.no_xz {
+            return;
+        }
+        self.say("compressing all rows with xz -9");
+        let rows = RowFile::open(&self.args.rows, OnBrokenLine::Skip, true);
+        match rows.map_err(Into::into).and_then(|mut rows| xz_share(&mut rows)) {
+            Ok(share) => marks.xz_share = Some(share),
+            Err(error) => marks.notes.push(format!("the mark of xz is unknown: {error}")),
+        }
     }
 
     fn test(
@@ -205,7 +237,8 @@ impl<'a> Wiki<'a> {
         server: &mut Server,
         test: Test,
         keys: &Arc<Keys>,
-        memory: &Memory<'_>,
+        memory: Memory<'_>,
+        disk: Option<&Result<f64, String>>,
     ) -> anyhow::Result<RunResult> {
         let started = SystemTime::now();
         self.say(test.name());
@@ -224,14 +257,16 @@ impl<'a> Wiki<'a> {
             let rng = Rng::new(self.args.output.seed, 4_000_000 + thread as u64);
             Box::new(ReadWorkload::new(test, Arc::clone(keys), rows.clone(), tables.clone(), rng))
         };
-        let seconds = Some(duration(self.args.seconds)?);
-        let plan = Plan { connections: self.args.connections, seconds, ..self.plan(server)? };
+        let warmup = duration(self.args.warmup).context("--warmup")?;
+        let seconds = Some(duration(self.args.seconds).context("--seconds")?);
+        let plan = Plan { warmup, seconds, ..self.plan(server) };
         let driven = self.drive(server, &plan, reading::NAMES, make)?;
         let failed = rows.and_then(|rows| rows.lock().unwrap_or_else(PoisonError::into_inner).failed.take());
         if let Some(error) = failed {
             bail!(error);
         }
-        Ok(test_result(self.args, started, &plan, &server.sut, driven, (test, memory)))
+        let outcome = TestOutcome { test, memory, disk, driven };
+        Ok(test_result(self.args, started, &plan, &server.sut, outcome))
     }
 
     fn drive(
@@ -251,8 +286,8 @@ impl<'a> Wiki<'a> {
         Ok(driven?)
     }
 
-    fn plan(&self, server: &Server) -> anyhow::Result<Plan> {
-        Ok(Plan {
+    fn plan(&self, server: &Server) -> Plan {
+        Plan {
             addresses: server.sut.addresses.clone(),
             login: Some(server.sut.login.clone()),
             connections: self.args.connections,
@@ -264,7 +299,7 @@ impl<'a> Wiki<'a> {
             operations: None,
             drain: TEST_DRAIN,
             seed: self.args.output.seed,
-        })
+        }
     }
 
     fn say(&self, what: &str) {
@@ -274,52 +309,12 @@ impl<'a> Wiki<'a> {
     }
 }
 
-impl Server {
-    /// Asks the process to end, and waits until it has.
-    fn stop(self) -> anyhow::Result<()> {
-        let pid = self.sut.watched.first().and_then(|watched| watched.pid);
-        let pid = pid.and_then(|pid| Pid::from_raw(pid as i32)).context("finding the server's process")?;
-        kill_process(pid, Signal::TERM).context("stopping the server")?;
-        let asked = Instant::now();
-        while self.fleet.dead().is_empty() {
-            if asked.elapsed() > STOP_TIMEOUT {
-                bail!("the server did not stop within {} s", STOP_TIMEOUT.as_secs());
-            }
-            std::thread::sleep(STOP_POLL_INTERVAL);
-        }
-        Ok(())
-    }
-
-    fn data(&self) -> Option<PathBuf> {
-        self.fleet.folders().first().map(|folder| folder.join("data"))
-    }
-
-    fn folder_bytes(&self) -> u64 {
-        self.data().map_or(0, |data| folder_bytes(&data))
-    }
-
-    /// Bytes of the folder `log`, where Rekindle has its log.
-    fn log_bytes(&self) -> u64 {
-        self.data().map_or(0, |data| folder_bytes(&data.join("log")))
-    }
-
-    fn written_bytes(&self) -> Option<u64> {
-        self.sut.watched.first()?.sample().written_bytes
-    }
-
-    /// Bytes written since the start by reason, if the server says so.
-    fn written_by_reason(&self) -> Vec<(&'static str, f64)> {
-        let Some(watched) = self.sut.watched.first() else { return Vec::new() };
-        let sample = |reason: &'static str| {
-            let bytes = watched.metric(&format!("rekindle_written_bytes_total{{reason=\"{reason}\"}}"));
-            Some((reason, bytes?))
-        };
-        WRITE_REASONS.into_iter().filter_map(sample).collect()
-    }
-}
-
-/// The growth of each of these counters.
-fn grown(before: &[(&'static str, f64)], after: &[(&'static str, f64)]) -> Vec<(&'static str, f64)> {
-    let start = |reason| before.iter().find(|(known, _)| *known == reason).map_or(0.0, |(_, bytes)| *bytes);
-    after.iter().map(|(reason, bytes)| (*reason, bytes - start(*reason))).collect()
+/// A group with so much memory, or why there is none.
+fn small_group(megabytes: u64) -> Result<MemoryGroup, String> {
+    MemoryGroup::open(Some(megabytes << 20)).map_err(|error| {
+        format!(
+            "no tests with {megabytes} MB (--small-memory): {:#}; run as root, or in a container that may make control groups",
+            anyhow::Error::from(error)
+        )
+    })
 }
