@@ -15,12 +15,16 @@ pub mod sim;
 pub mod task;
 
 mod clock;
+mod failpoint;
 mod fields;
 mod files;
 mod network;
 mod random;
 
 pub use clock::{Clock, Nanos};
+#[cfg(feature = "failpoints")]
+pub use failpoint::{ArmError, arm_failpoint};
+pub use failpoint::{FAILPOINTS_ENABLED, failpoint};
 pub use fields::ReadFields;
 pub use files::{File, Files, Lock};
 pub use network::{

@@ -95,7 +95,9 @@ impl Disk {
         if let Some((kind, what)) = &self.failed {
             return Err(Error::new(*kind, format!("an fsync before this one failed: {what}")));
         }
+        io::failpoint("log.sync");
         let synced = segment.sync_data();
+        io::failpoint("log.synced");
         match &synced {
             Ok(()) => self.durable = self.durable.max(through),
             Err(cause) => self.failed = Some((cause.kind(), cause.to_string())),

@@ -41,6 +41,8 @@ fn with_causes(error: &anyhow::Error) -> String {
 }
 
 fn run(request: Request) -> anyhow::Result<ExitCode> {
+    #[cfg(feature = "failpoints")]
+    io::arm_failpoint()?;
     match request {
         Request::Version => println!("rekindle {} ({})", env!("CARGO_PKG_VERSION"), server::PLATFORM),
         Request::Create(config) => server::create(&config)?,

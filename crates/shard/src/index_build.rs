@@ -126,6 +126,7 @@ impl IndexBuilder {
             self.proposed += 1;
             self.shard.propose_build(&[], unregistered, None, Durability::Soft)?.1.wait()?;
         }
+        io::failpoint("index_build.begun");
         self.shard.wait_for_writers();
         self.shard.sync().wait()?;
         self.settle()?;
@@ -173,6 +174,7 @@ impl IndexBuilder {
             build.rows += keys.len() as u64;
             notes.push((build.index, IndexBuild::Under { after: Some(last.clone()), rows: build.rows }));
         }
+        io::failpoint("index_build.step");
         self.propose(keys, notes)
     }
 
@@ -186,6 +188,7 @@ impl IndexBuilder {
         }
         self.builds.retain(|build| !indexes.contains(&build.index));
         self.propose(&[], indexes.iter().map(|index| (*index, IndexBuild::Ready)).collect())?;
+        io::failpoint("index_build.ready");
         self.settle()
     }
 

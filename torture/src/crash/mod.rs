@@ -1,15 +1,20 @@
 //! `crash`: `kill -9` at random moments under writers; every acknowledged write must be stored.
 //!
 //! Each cycle starts the node on the same folder, checks every document against the ledger of acknowledged writes, lets
-//! the writers run, and kills the process. One cycle in five also kills it during its start.
+//! the writers run, and kills the process. One cycle in five also kills it during its start. With `--failpoints` half of
+//! the kills are at failpoints of the program, and tables come and go beside the writers.
 
+mod failpoints;
 mod options;
+mod side_tables;
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -18,8 +23,13 @@ use crate::harness::node::{Node, SERVER_FLAGS};
 use crate::harness::options::RunOptions;
 use crate::workload::ledger::{Ledger, Verdict};
 use crate::workload::writers;
+use failpoints::Kill;
 pub use options::Options;
 use options::{Durability, Phase};
+use side_tables::SideTables;
+
+/// How long a node may run that is to end at a failpoint.
+const FAILPOINT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs the phases of the options and prints the result of each.
 pub fn run(options: &Options) -> ExitCode {
@@ -45,55 +55,141 @@ pub fn run(options: &Options) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// The state of a phase that outlives the node.
+struct Run<'a> {
+    options: &'a Options,
+    folder: &'a Path,
+    random: StdRng,
+    ledger: Ledger,
+    side_tables: SideTables,
+    /// The failpoints at which the node has ended.
+    ends: BTreeMap<&'static str, u32>,
+}
+
 fn run_phase(options: &Options, phase: &Phase) -> Result<Verdict> {
     let folder = tempfile::tempdir().context("a folder for the node's data")?;
-    let mut random = StdRng::seed_from_u64(options.trial.seed);
-    let mut ledger = Ledger::new(options.writers.into());
+    let mut run = Run {
+        options,
+        folder: folder.path(),
+        random: StdRng::seed_from_u64(options.trial.seed),
+        ledger: Ledger::new(options.writers.into()),
+        side_tables: SideTables::default(),
+        ends: BTreeMap::new(),
+    };
     let mut total = Verdict::default();
     let mut cycles = 0;
     for cycle in 0..phase.cycles {
         cycles = cycle + 1;
-        let mut node = Node::start(&options.trial.program, folder.path(), SERVER_FLAGS)?;
-        if random.random_ratio(1, 5) {
-            thread::sleep(Duration::from_micros(random.random_range(0..60_000)));
-            node.kill()?;
-            node = Node::start(&options.trial.program, folder.path(), SERVER_FLAGS)?;
-        }
+        let mut node = run.start()?;
         let port = node.wait_until_ready()?.driver;
         let mut client = Client::connect(port)?;
         if cycle == 0 {
             create_table(&mut client, phase.durability)?;
         }
-        total.add(ledger.check(&mut client).with_context(|| format!("checking cycle {cycle}"))?);
+        total.add(run.ledger.check(&mut client).with_context(|| format!("checking cycle {cycle}"))?);
         if total.lost + total.broken > 0 {
             break;
         }
-        let after = Duration::from_micros(random.random_range(1_000..400_000));
-        writers::run(port, &mut ledger, random.random(), || {
-            thread::sleep(after);
-            node.kill()
-        })?;
+        run.side_tables.check(&mut client).with_context(|| format!("checking cycle {cycle}"))?;
+        // Some failpoints are not reached in time, so that about half of all kills are there.
+        match options.failpoints && run.random.random_ratio(3, 4) {
+            true => run.kill_at_failpoint(node)?,
+            false => run.kill_at_random(node, port)?,
+        }
     }
-    total.add(last_check(options, folder.path(), &ledger, &total)?);
+    total.add(last_check(options, folder.path(), &run.ledger, &total)?);
     println!(
         "crash: {} cycles {}: {} acknowledged writes over {} documents, {} lost, {} broken documents",
         cycles,
         phase.durability.name(),
-        ledger.acknowledged(),
-        ledger.documents(),
+        run.ledger.acknowledged(),
+        run.ledger.documents(),
         total.lost,
         total.broken
     );
     total.examples.iter().for_each(|example| println!("crash:   {example}"));
+    run.report_failpoints(cycles)?;
     Ok(total)
 }
 
-fn last_check(
-    options: &Options,
-    folder: &std::path::Path,
-    ledger: &Ledger,
-    so_far: &Verdict,
-) -> Result<Verdict> {
+impl Run<'_> {
+    /// Starts the node, which one time in five is killed while it starts and started again.
+    fn start(&mut self) -> Result<Node> {
+        let program = &self.options.trial.program;
+        let mut node = Node::start(program, self.folder, SERVER_FLAGS)?;
+        if self.random.random_ratio(1, 5) {
+            thread::sleep(Duration::from_micros(self.random.random_range(0..60_000)));
+            node.kill()?;
+            node = Node::start(program, self.folder, SERVER_FLAGS)?;
+        }
+        Ok(node)
+    }
+
+    fn kill_at_random(&mut self, mut node: Node, port: u16) -> Result<()> {
+        let after = Duration::from_micros(self.random.random_range(1_000..400_000));
+        writers::run(port, &mut self.ledger, self.random.random(), || {
+            thread::sleep(after);
+            node.kill()
+        })
+    }
+
+    /// Replaces the node by one that ends at a failpoint, which may be while it starts.
+    fn kill_at_failpoint(&mut self, mut node: Node) -> Result<()> {
+        node.kill()?;
+        let kill = Kill::draw(&mut self.random);
+        let mut node = kill.start(&self.options.trial.program, self.folder)?;
+        let is_reached = match node.wait_until_ready() {
+            Ok(ports) => self.work_until_killed(&mut node, ports.driver),
+            Err(error) => match node.wait_until_killed(FAILPOINT_TIMEOUT)? {
+                true => Ok(true),
+                false => Err(error),
+            },
+        };
+        if is_reached.with_context(|| format!("at failpoint {}", kill.name()))? {
+            *self.ends.entry(kill.name()).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    /// Runs the writers until the node ends. Whether it has ended by itself in time; if not, it is killed.
+    fn work_until_killed(&mut self, node: &mut Node, port: u16) -> Result<bool> {
+        let seed = self.random.random();
+        let (ledger, side_tables) = (&mut self.ledger, &mut self.side_tables);
+        thread::scope(|scope| {
+            if let Ok(client) = Client::connect(port) {
+                scope.spawn(|| side_tables.work(client));
+            }
+            let mut is_reached = Ok(false);
+            let ran = writers::run(port, ledger, seed, || {
+                is_reached = node.wait_until_killed(FAILPOINT_TIMEOUT);
+                node.kill()
+            });
+            // A node that ends early refuses connections of writers.
+            if ran.is_err() && node.wait_until_killed(FAILPOINT_TIMEOUT)? {
+                return Ok(true);
+            }
+            // This ends the work on the other tables, too.
+            node.kill()?;
+            ran.and(is_reached)
+        })
+    }
+
+    fn report_failpoints(&self, kills: u32) -> Result<()> {
+        if !self.options.failpoints {
+            return Ok(());
+        }
+        let ends: u32 = self.ends.values().sum();
+        let by_name: Vec<String> = self.ends.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        println!("crash: {ends} of {kills} kills at {} failpoints: {}", by_name.len(), by_name.join(", "));
+        ensure!(
+            ends > 0 || kills < 10,
+            "no kill at a failpoint: build the program with `--features failpoints`"
+        );
+        Ok(())
+    }
+}
+
+fn last_check(options: &Options, folder: &Path, ledger: &Ledger, so_far: &Verdict) -> Result<Verdict> {
     if so_far.lost + so_far.broken > 0 {
         return Ok(Verdict::default());
     }

@@ -39,6 +39,9 @@ pub struct Options {
     /// The program loses writes on purpose; succeed when that is noticed
     #[arg(long)]
     pub(super) expect_loss: bool,
+    /// Half of the kills at failpoints; the program must be built with `--features failpoints`
+    #[arg(long)]
+    pub(super) failpoints: bool,
     #[command(flatten)]
     pub(super) trial: RunOptions,
 }

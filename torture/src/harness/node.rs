@@ -2,8 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -11,6 +14,8 @@ use super::process::signal;
 
 /// Flags of nodes whose administration pages are not needed.
 pub(crate) const SERVER_FLAGS: &[&str] = &["--no-http-admin"];
+const SIGKILL: i32 = 9;
+const END_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A running process of the program, killed when dropped.
 pub struct Node {
@@ -92,6 +97,23 @@ impl Node {
         self.child.kill().context("killing the node")?;
         self.child.wait().context("waiting for the killed node")?;
         Ok(())
+    }
+
+    /// Waits until the node has ended as if by `kill -9`; false if it still runs after this time. Fails if it has ended in
+    /// another way.
+    pub fn wait_until_killed(&mut self, timeout: Duration) -> Result<bool> {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().context("waiting for the node to end")? {
+                let stderr = || fs::read_to_string(&self.stderr).unwrap_or_default();
+                ensure!(status.signal() == Some(SIGKILL), "the node ended with {status}:\n{}", stderr());
+                return Ok(true);
+            }
+            if started.elapsed() >= timeout {
+                return Ok(false);
+            }
+            thread::sleep(END_POLL_INTERVAL);
+        }
     }
 
     /// Sends SIGTERM; returns when the process has ended. Fails if its exit status is not success.

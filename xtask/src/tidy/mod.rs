@@ -2,6 +2,7 @@
 
 mod circles;
 mod constants;
+mod failpoints;
 mod files;
 mod glossary;
 mod graph;
@@ -56,6 +57,7 @@ pub(crate) fn run() -> ExitCode {
     findings.extend(rooms::check(&root, &members));
     findings.extend(impls::check(&root, &members));
     findings.extend(lengths::check(&sources));
+    findings.extend(failpoints::check(&sources));
     findings.extend(files::check(&root, &sources, &documents));
     findings.extend(words::check(&root, &sources));
     findings.extend(repeats::check(&sources));

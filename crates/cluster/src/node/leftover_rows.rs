@@ -107,7 +107,9 @@ impl LeftoverRows {
             storage::drop_table(&mut batch, table);
             self.replicas.forget_table(table);
         }
+        io::failpoint("table_drop.forgotten");
         self.replicas.engine().write(batch)?;
+        io::failpoint("table_drop.cleared");
         match open {
             // With an old catalog the rows stay until the sweep, as in `clear`.
             Some(_) if !self.restart.is_shown() => Ok(()),

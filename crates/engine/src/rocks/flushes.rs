@@ -49,6 +49,7 @@ impl Listener {
             Ok(Err(cause)) => tracing::warn!("rows may become durable before their log: {cause}"),
             Err(_) => tracing::warn!("rows may become durable before their log: the hook panicked"),
         }
+        io::failpoint("engine.flush");
     }
 }
 
@@ -110,6 +111,7 @@ unsafe extern "C" fn flush_completed(
         };
         (&*state.cast::<Listener>(), path, ffi::rocksdb_flushjobinfo_oldest_blob_file_number(info))
     };
+    io::failpoint("engine.flushed");
     let path = Path::new(OsStr::from_bytes(path));
     let size = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
     listener.written.flush.fetch_add(size(path), Ordering::Relaxed);
@@ -127,6 +129,7 @@ unsafe extern "C" fn compaction_completed(
     // SAFETY: as in `flush_begins`.
     let (listener, bytes) =
         unsafe { (&*state.cast::<Listener>(), ffi::rocksdb_compactionjobinfo_total_output_bytes(info)) };
+    io::failpoint("engine.compacted");
     listener.written.compaction.fetch_add(bytes, Ordering::Relaxed);
 }
 

@@ -99,7 +99,9 @@ impl Shared {
     /// Writes the sealed buffer to the engine. Only for the thread that got it from [`Buffers::start_flush`].
     fn flush_changes(&self, flushing: &BufferedChanges) -> Result<(), EngineError> {
         let _fail_on_panic = FailOnPanic(self);
+        io::failpoint("engine.buffer.flush");
         let written = self.engine.write(flushing.in_key_order());
+        io::failpoint("engine.buffer.flushed");
         let flushed = self.buffers.lock().end_flush(written);
         self.changed.notify_all();
         flushed

@@ -52,7 +52,9 @@ impl HighWaterMark {
         let file = files.create(&next)?;
         file.append(&self.encode())?;
         file.sync_data()?;
+        io::failpoint("log.mark.made");
         files.rename(&next, &dir.join(NAME))?;
+        io::failpoint("log.mark.named");
         files.sync_dir(dir)
     }
 

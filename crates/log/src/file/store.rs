@@ -36,7 +36,8 @@ pub struct StoreOptions {
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { segment_bytes: 64 << 20 }
+        // Tests of crashes begin and remove segments within seconds.
+        StoreOptions { segment_bytes: if io::FAILPOINTS_ENABLED { 1 << 20 } else { 64 << 20 } }
     }
 }
 
@@ -89,6 +90,7 @@ impl FileStore {
                 "the log ends with an unfinished append, which is removed"
             );
             file.truncate(torn_at)?;
+            io::failpoint("log.tail.truncated");
         }
         // After a kill, bytes that recovery has just read may only be in the page cache.
         file.sync_data()?;
@@ -219,7 +221,9 @@ fn make_segment(files: &dyn Files, dir: &Path, number: u64, head: &[u8]) -> std:
     let file = files.create(&next)?;
     file.append(head)?;
     file.sync_data()?;
+    io::failpoint("log.segment.made");
     files.rename(&next, &segment_path(dir, number))?;
+    io::failpoint("log.segment.named");
     files.sync_dir(dir)?;
     Ok(file)
 }
@@ -336,6 +340,7 @@ impl Store for FileStore {
         while self.index.oldest_is_flushed(flushed, closing) {
             let Some(oldest) = self.index.segments.front() else { break };
             self.files.remove(&segment_path(&self.dir, oldest.number))?;
+            io::failpoint("log.segment.removed");
             // One at a time, so that a power loss never leaves a gap between segments.
             self.files.sync_dir(&self.dir)?;
             self.log_sync.segment_removed(oldest.number);

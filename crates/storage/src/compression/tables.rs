@@ -156,6 +156,7 @@ impl Compression {
             self.compressing.forget(*table);
             self.decompressing.forget(*table);
         }
+        io::failpoint("compression.table.dropped");
         self.engine.write(batch)
     }
 
@@ -246,6 +247,7 @@ impl Compression {
         let trained = train(&samples, current.as_deref());
         drop(samples);
         // A dictionary that cannot be stored is not used. The engine's failure is reported by the next write.
+        io::failpoint("compression.trained");
         let adopted = trained.and_then(|content| self.store(table, &policy, &content, flush).ok().flatten());
         self.adopted.fetch_add(u64::from(adopted.is_some()), Relaxed);
         policy.lock().end_training(adopted);
@@ -271,7 +273,9 @@ impl Compression {
             batch.put(Space::Meta, &record_key(table, number), encode_record(table, number, content));
             self.engine.write(batch)?;
         }
+        io::failpoint("compression.dictionary.written");
         flush()?;
+        io::failpoint("compression.dictionary.flushed");
         Ok(Some(number))
     }
 }

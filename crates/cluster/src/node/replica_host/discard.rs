@@ -75,6 +75,7 @@ impl ReplicaHost {
         }
         let is_written =
             self.tombstones.write(group, if has_other_replicas { End::Left } else { End::Closed })?;
+        io::failpoint("table_drop.ended");
         self.replicas.forget(group);
         self.leadership.forget(group);
         if !is_written {

@@ -114,11 +114,13 @@ impl<S: Store> Core<S> {
         let bytes = self.store.pushed_bytes();
         if bytes > 0 {
             let now = self.environment.clock.now();
+            io::failpoint("log.append");
             match self.store.write() {
                 Ok(()) => {}
                 Err(StoreError::Full) => return self.note_full(),
                 Err(StoreError::Disk(cause)) => return self.fail(&Interruption::Disk(cause.to_string())),
             }
+            io::failpoint("log.appended");
             self.full = None;
             self.stats.appends += self.driver.appended(now);
             self.stats.append_bytes += bytes as u64;
@@ -156,7 +158,9 @@ impl<S: Store> Core<S> {
         {
             return self.fail(&Interruption::Apply(cause));
         }
+        io::failpoint("log.applied");
         let answered = self.driver.answer();
+        io::failpoint("log.answered");
         self.stats.acks_hard += answered.hard;
         self.stats.acks_soft += answered.soft;
     }
