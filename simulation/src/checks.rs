@@ -15,7 +15,7 @@ use crate::feeds;
 use crate::history::{Document, Kind, Mode, Outcome, field};
 use crate::invariant::{Invariant, Violation};
 use crate::linearizability;
-use crate::machine::{Machine, SYNC_DELAYS};
+use crate::machine::{End, Machine, SYNC_DELAYS};
 use crate::trace::trace_line;
 use crate::world::{SOFT, World};
 
@@ -47,6 +47,9 @@ pub(crate) fn recover(driver: &mut Driver) -> Result<(), Violation> {
         }
         driver.world.machines[nth].plan.disk.set_sync_delay(SYNC_DELAYS[0]);
         driver.world.machines[nth].plan.disk.repair();
+        if driver.world.machines[nth].has_stopped_log() {
+            driver.world.restart(nth, End::Killed);
+        }
         if driver.world.machines[nth].running.is_none() {
             driver.world.machines[nth].start(&driver.world.tasks, &mut driver.world.net);
         }

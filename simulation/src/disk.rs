@@ -45,9 +45,10 @@ impl Disk {
         *self.hangs.lock() = hangs;
     }
 
-    /// Ends a full or hanging state.
+    /// Ends a full or hanging state, and cancels a failure that has not happened.
     pub fn repair(&self) {
         self.files.fill(false);
+        self.files.cancel_fault();
         self.hang(None);
     }
 

@@ -34,6 +34,8 @@ pub struct FaultPlan {
     /// Disks are full, or hang, while their servers run. No process is stopped then: a process that continues serves the
     /// first request from its old state, so that the age of reads would have no bound.
     pub disks_fail: bool,
+    /// An operation of a disk fails, too. The log of its server stops, and the server is restarted after a while.
+    pub disks_break: bool,
     /// The longest pause between two faults.
     pub pause_max: Duration,
 }
@@ -56,6 +58,7 @@ impl FaultPlan {
             interrupts_reshards: false,
             interrupts_copies: false,
             disks_fail: false,
+            disks_break: false,
             pause_max: Duration::from_millis([600, 2000, 5000][random.below(3) as usize]),
         }
     }
@@ -75,6 +78,7 @@ impl FaultPlan {
         self.interrupts_reshards = self.reshards && random.one_in(2);
         self.interrupts_copies = self.reconfigures && random.one_in(2);
         self.disks_fail = random.one_in(3);
+        self.disks_break = self.disks_fail && random.one_in(2);
     }
 }
 

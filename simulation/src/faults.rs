@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cluster::TableChange;
 use io::Nanos;
-use io::sim::{Hang, Host, NetworkConditions};
+use io::sim::{Fault, Hang, Host, NetworkConditions};
 
 use crate::machine::{End, SYNC_DELAYS};
 use crate::scenarios::{self, Scenario};
@@ -50,6 +50,12 @@ pub(crate) fn step(world: &mut World, scenario: &mut Option<Scenario>) -> Nanos 
     }
     if plan.disks_fail && world.random.one_in(12) {
         fail_disk(world);
+    }
+    if plan.disks_break {
+        restart_stopped_log(world);
+        if world.random.one_in(10) {
+            break_disk(world);
+        }
     }
     match world.random.below(20) {
         0..=3 => cut(world),
@@ -156,6 +162,25 @@ fn fail_disk(world: &mut World) {
             trace_line!("the disk of node {nth} makes nothing durable");
             disk.hang(Some(Hang::Syncs));
         }
+    }
+}
+
+/// Makes the next operation of some kind fail on one disk.
+fn break_disk(world: &mut World) {
+    let serving: Vec<usize> =
+        (0..world.machines.len()).filter(|nth| world.machines[*nth].node().is_some()).collect();
+    let Some(nth) = serving.get(world.random.below(serving.len() as u64) as usize) else { return };
+    let fault = Fault::REPORTED[world.random.below(Fault::REPORTED.len() as u64) as usize];
+    trace_line!("an operation of the disk of node {nth} will fail: {fault:?}");
+    world.machines[*nth].plan.disk.files.inject(fault);
+}
+
+/// Restarts a server whose log has stopped, after a while.
+fn restart_stopped_log(world: &mut World) {
+    let stopped = (0..world.machines.len()).find(|nth| world.machines[*nth].has_stopped_log());
+    if let Some(nth) = stopped.filter(|_| world.random.one_in(4)) {
+        let how = if world.fault_plan.loses_power { End::Power } else { End::Killed };
+        world.restart(nth, how);
     }
 }
 

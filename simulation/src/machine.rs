@@ -9,6 +9,7 @@ use engine::Engine;
 use engine::memory::MemoryEngine;
 use io::sim::{Host, Process, SimNetwork, SimRandom, Tasks};
 use io::{Nanos, NetworkEvent, NetworkHandler};
+use log::StallCause;
 use parking_lot::Mutex;
 
 use crate::disk::Disk;
@@ -148,6 +149,13 @@ impl Machine {
     #[must_use]
     pub fn rows_are_ahead(&self) -> bool {
         self.node().is_some_and(|node| node.log().stats().rows_ahead > 0)
+    }
+
+    /// Whether its log has stopped, as after a failure of the disk. Only a restart helps.
+    #[must_use]
+    pub fn has_stopped_log(&self) -> bool {
+        let stall = self.node().and_then(|node| node.log().stall());
+        stall.is_some_and(|stall| stall.cause == StallCause::Stopped)
     }
 
     /// The node, if it serves.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use io::Files;
 use io::real::RealClock;
-use io::sim::{Fault, SimFiles, SimRandom};
+use io::sim::{Decay, Fault, SimFiles, SimRandom};
 use rekindle_log::file::{FileLog, FileLogOptions, StoreOptions};
 use rekindle_log::{
     Applier, ApplyError, Durability, Entry, GroupId, InitialConfig, Interruption, Log, LogError, Lsn,
@@ -55,9 +55,13 @@ fn small_segments() -> FileLogOptions {
 }
 
 fn propose(log: &FileLog, durability: Durability) -> Result<Lsn, ProposeError> {
+    propose_payload(log, Bytes::from_static(b"an entry"), durability)
+}
+
+fn propose_payload(log: &FileLog, payload: Bytes, durability: Durability) -> Result<Lsn, ProposeError> {
     let (tell, told) = mpsc::channel();
     let done = Box::new(move |result| drop(tell.send(result)));
-    log.propose(GROUP, Bytes::from_static(b"an entry"), durability, done);
+    log.propose(GROUP, payload, durability, done);
     told.recv().unwrap()
 }
 
@@ -81,9 +85,111 @@ fn segments(files: &SimFiles) -> Vec<PathBuf> {
 
 /// The number of entries in the log, or why it does not open.
 fn entries(files: &SimFiles) -> Result<usize, LogError> {
+    payloads(files).map(|payloads| payloads.len())
+}
+
+/// The entries in the log, or why it does not open.
+fn payloads(files: &SimFiles) -> Result<Vec<Bytes>, LogError> {
     let (engine, log) = open(files, small_segments())?;
     log.open_group(GROUP, Lsn(0), InitialConfig::Single)?;
-    Ok(engine.0.lock().unwrap().len())
+    Ok(engine.0.lock().unwrap().values().cloned().collect())
+}
+
+/// The seeds of a test with random faults: so many, or `LOG_FAULT_SEEDS`, from `LOG_FAULT_START` on.
+fn seeds(count: u64) -> std::ops::Range<u64> {
+    let given = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let start = given("LOG_FAULT_START").unwrap_or(0);
+    start..start + given("LOG_FAULT_SEEDS").unwrap_or(count)
+}
+
+/// Whether a log with a fault has all entries that were acknowledged, in order. Otherwise it must name a file.
+#[track_caller]
+fn is_whole(files: &SimFiles, acknowledged: &[Bytes], what: &str) -> bool {
+    match payloads(files) {
+        Ok(found) => {
+            assert!(found.starts_with(acknowledged), "{what}: {found:?} instead of {acknowledged:?}");
+            true
+        }
+        Err(LogError::Damaged { segment, .. } | LogError::Version { segment, .. }) => {
+            assert!(files.list(Path::new(DIR)).unwrap().contains(&segment), "{what}: {segment:?}");
+            false
+        }
+        Err(LogError::Missing { .. }) => false,
+        Err(other) => panic!("{what}: {other:?}"),
+    }
+}
+
+/// A log to which entries are appended until it stops, with a fault at one of them, if any, and the entries that were
+/// acknowledged. `end` happens before the log is closed.
+fn log_with_fault(seed: u64, fault: Option<Fault>, end: fn(&SimFiles)) -> (SimFiles, Vec<Bytes>) {
+    let (files, random) = (SimFiles::new(seed), SimRandom::new(!seed));
+    let (_, log) = open(&files, small_segments()).unwrap();
+    log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
+    let fault_at = random.below(30);
+    let mut acknowledged = Vec::new();
+    for number in 0..40 {
+        if let Some(fault) = fault.filter(|_| number == fault_at) {
+            files.inject(fault);
+        }
+        let filling = "x".repeat(random.below(200) as usize);
+        let payload = Bytes::from(format!("{number} {filling}"));
+        match propose_payload(&log, payload.clone(), Durability::Hard) {
+            Ok(_) => acknowledged.push(payload),
+            Err(_) => break,
+        }
+    }
+    // A log that only appends does not read.
+    let has_failed = !files.has_pending_fault() || fault == Some(Fault::Read);
+    assert!(has_failed, "seed {seed}: {fault:?} had no occasion");
+    end(&files);
+    (files, acknowledged)
+}
+
+#[test]
+fn an_append_that_the_disk_stores_wrongly_is_found() {
+    let (mut found, mut whole) = (0, 0);
+    for seed in seeds(150) {
+        for fault in Fault::SILENT {
+            let (files, acknowledged) = log_with_fault(seed, Some(fault), |_| {});
+            let what = format!("{fault:?}, LOG_FAULT_START={seed} LOG_FAULT_SEEDS=1");
+            match is_whole(&files, &acknowledged, &what) {
+                true => whole += 1,
+                false => found += 1,
+            }
+        }
+    }
+    // A torn append may be whole by chance, and a high-water mark is soon replaced.
+    assert!(found > 2 * whole, "{found} found, {whole} whole");
+}
+
+#[test]
+fn a_failure_of_the_disk_loses_no_acknowledged_entry() {
+    for seed in seeds(100) {
+        for fault in Fault::REPORTED {
+            let (files, acknowledged) = log_with_fault(seed, Some(fault), SimFiles::crash);
+            let what = format!("{fault:?}, LOG_FAULT_START={seed} LOG_FAULT_SEEDS=1");
+            assert!(is_whole(&files, &acknowledged, &what), "{what}: damaged");
+        }
+    }
+}
+
+#[test]
+fn decay_of_a_closed_log_is_found() {
+    let (mut found, mut whole) = (0, 0);
+    for seed in seeds(100) {
+        for decay in Decay::ALL {
+            let (files, acknowledged) = log_with_fault(seed, None, |_| {});
+            let paths = files.list(Path::new(DIR)).unwrap();
+            let path = &paths[SimRandom::new(seed).below(paths.len() as u64) as usize];
+            let what = format!("{decay:?} of {path:?}, LOG_FAULT_START={seed} LOG_FAULT_SEEDS=1");
+            let changed = files.decay(path, decay).unwrap();
+            match is_whole(&files, &acknowledged, &what) {
+                true => whole += u64::from(changed),
+                false => found += 1,
+            }
+        }
+    }
+    assert!(found > 20 * whole, "{found} found, {whole} whole");
 }
 
 #[test]

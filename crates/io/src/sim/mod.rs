@@ -10,7 +10,7 @@ pub(crate) mod tasks;
 
 pub use chance::Chance;
 pub use clock::SimClock;
-pub use files::{Fault, Hang, SimFiles};
+pub use files::{Decay, Fault, Hang, SimFiles};
 pub use network::{Host, NetworkConditions, SimNetwork};
 pub use random::SimRandom;
 pub use tasks::{EnterGuard, Process, Tasks, is_task, process};

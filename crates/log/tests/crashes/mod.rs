@@ -309,7 +309,9 @@ impl World {
             0 => self.files.inject(Fault::Sync),
             1 => self.files.inject(Fault::Append),
             2 | 3 => self.files.inject(Fault::Full),
-            4 => self.replace_group(life),
+            4 => self.files.inject(Fault::Read),
+            5 => self.files.inject(Fault::Name),
+            6 => self.replace_group(life),
             _ => {}
         }
     }

@@ -1,9 +1,15 @@
-//! A file system in memory that loses unsynced data on a power loss.
+//! A file system in memory that loses unsynced data on a power loss, and has the faults that a test requests.
 //!
 //! There are two kinds of stops. The end of a process ([`SimFiles::end_process`]) loses its handles and locks, but no
-//! written bytes. A power loss ([`SimFiles::crash`]) also loses unsynced names and a random part of unsynced bytes. The
-//! seed determines the rest of an unsynced tail: nothing, a prefix of any length, or the full length with some sectors
-//! still zero.
+//! written bytes. A power loss ([`SimFiles::crash`]) also loses unsynced names, or the last of them, and a random part of
+//! unsynced bytes. The seed determines the rest of an unsynced tail: nothing, a prefix of any length, or the full length
+//! with some sectors still zero.
+//!
+//! A [`Fault`] makes one operation fail, or an append store other bytes than it was given; [`Decay`] changes bytes at rest.
+
+mod content;
+mod fault;
+mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, ErrorKind, Result};
@@ -14,22 +20,12 @@ use std::time::Duration;
 
 use super::{SimRandom, tasks};
 use crate::{File, Files, Lock};
+use content::Content;
+pub use fault::{Decay, Fault};
+use names::Names;
 
-/// The unit in which a disk writes.
-const SECTOR_BYTES: usize = 512;
 /// The interval at which an operation checks whether the disk still hangs.
 const HANG_POLL_INTERVAL: Duration = Duration::from_millis(2);
-
-/// A failure of the disk that a test requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The next `sync_data` or `sync_dir` fails, and the bytes or names are not saved.
-    Sync,
-    /// The next append writes a random part and fails.
-    Append,
-    /// The next append writes a random part and fails for want of space, as on a full disk.
-    Full,
-}
 
 /// The operations that do not return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +45,8 @@ pub struct SimFiles {
 
 #[derive(Default)]
 struct Disk {
-    names: BTreeMap<PathBuf, Arc<Mutex<Content>>>,
+    names: Names,
     dirs: BTreeSet<PathBuf>,
-    // The names after a power loss.
-    names_durable: BTreeMap<PathBuf, Arc<Mutex<Content>>>,
     locks: BTreeSet<PathBuf>,
     // Handles of earlier boots fail, because their process has ended.
     boot: u64,
@@ -63,15 +57,6 @@ struct Disk {
     hangs: Option<Hang>,
     // The number of appends that still succeed.
     passes: u64,
-}
-
-#[derive(Default)]
-struct Content {
-    bytes: Vec<u8>,
-    // Bytes below this offset are durable.
-    durable_len: usize,
-    // Bytes removed by an unsynced truncation: a power loss restores them at `durable_len`.
-    cut: Vec<u8>,
 }
 
 struct SimFile {
@@ -104,8 +89,8 @@ impl SimFiles {
     pub fn crash(&self) {
         self.end_process();
         let mut disk = self.disk();
-        disk.names = disk.names_durable.clone();
-        for content in disk.names.values() {
+        disk.names.forget_unsynced(&self.random);
+        for content in disk.names.all().values() {
             hold(content).forget_unsynced(&self.random);
         }
     }
@@ -115,12 +100,11 @@ impl SimFiles {
         let disk = self.disk();
         let copied = |content: &Arc<Mutex<Content>>| {
             let bytes = hold(content).bytes.clone();
-            Arc::new(Mutex::new(Content { durable_len: bytes.len(), bytes, cut: Vec::new() }))
+            Arc::new(Mutex::new(Content::durable(bytes)))
         };
         let names: BTreeMap<PathBuf, _> =
-            disk.names.iter().map(|(path, content)| (path.clone(), copied(content))).collect();
-        let names_durable = names.clone();
-        let copy = Disk { names, names_durable, dirs: disk.dirs.clone(), ..Disk::default() };
+            disk.names.all().iter().map(|(path, content)| (path.clone(), copied(content))).collect();
+        let copy = Disk { names: Names::durable(names), dirs: disk.dirs.clone(), ..Disk::default() };
         SimFiles { disk: Arc::new(Mutex::new(copy)), random: self.random.clone() }
     }
 
@@ -174,11 +158,30 @@ impl SimFiles {
     /// Changes bytes of a file directly, to simulate damage. The new content is durable.
     pub fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let disk = self.disk();
-        let mut content = hold(disk.content(path)?);
+        let mut content = hold(disk.names.get(path)?);
         change(&mut content.bytes);
-        content.durable_len = content.bytes.len();
-        content.cut.clear();
+        content.sync();
         Ok(())
+    }
+
+    /// Changes a random place of a file, to simulate damage. The new content is durable. Returns whether a byte changed.
+    pub fn decay(&self, path: &Path, decay: Decay) -> Result<bool> {
+        let disk = self.disk();
+        let mut content = hold(disk.names.get(path)?);
+        let before = content.bytes.clone();
+        content.decay(decay, &self.random);
+        Ok(content.bytes != before)
+    }
+
+    /// Makes no operation fail that has not failed yet.
+    pub fn cancel_fault(&self) {
+        self.disk().fault = None;
+    }
+
+    /// Whether the fault that was requested has not happened yet.
+    #[must_use]
+    pub fn has_pending_fault(&self) -> bool {
+        self.disk().fault.is_some()
     }
 
     fn disk(&self) -> MutexGuard<'_, Disk> {
@@ -195,8 +198,9 @@ fn hold(content: &Mutex<Content>) -> MutexGuard<'_, Content> {
 }
 
 impl Disk {
-    fn content(&self, path: &Path) -> Result<&Arc<Mutex<Content>>> {
-        self.names.get(path).ok_or_else(|| Error::from(ErrorKind::NotFound))
+    /// Fails once if such a fault was requested.
+    fn check(&mut self, fault: Fault) -> Result<()> {
+        self.fails(&[fault]).map_or(Ok(()), |fault| Err(fault.error()))
     }
 
     /// Takes the requested fault if it is one of `kinds`.
@@ -210,57 +214,6 @@ impl Disk {
     }
 }
 
-impl Content {
-    fn sync(&mut self) {
-        self.durable_len = self.bytes.len();
-        self.cut.clear();
-    }
-
-    fn truncate(&mut self, len: usize) {
-        if len < self.durable_len {
-            let mut cut = self.bytes[len..self.durable_len].to_vec();
-            cut.append(&mut self.cut);
-            self.cut = cut;
-            self.durable_len = len;
-        }
-        self.bytes.resize(len, 0);
-    }
-
-    /// Keeps synced bytes and a random part of the others.
-    fn forget_unsynced(&mut self, random: &SimRandom) {
-        // An unsynced truncation either reached the disk, or neither it nor any later write did.
-        if !self.cut.is_empty() && random.one_in(2) {
-            self.bytes.truncate(self.durable_len);
-            self.bytes.append(&mut self.cut);
-            self.sync();
-            return;
-        }
-        let unsynced_bytes = self.bytes.len() - self.durable_len;
-        match random.below(4) {
-            0 => self.bytes.truncate(self.durable_len),
-            1 => self.lose_sectors(random),
-            _ => {
-                let kept = random.below(unsynced_bytes as u64 + 1) as usize;
-                self.bytes.truncate(self.durable_len + kept);
-            }
-        }
-        self.sync();
-    }
-
-    /// The length reached the disk, but some of the sectors did not.
-    fn lose_sectors(&mut self, random: &SimRandom) {
-        let mut start = self.durable_len;
-        while start < self.bytes.len() {
-            let end = (start / SECTOR_BYTES + 1) * SECTOR_BYTES;
-            let end = end.min(self.bytes.len());
-            if random.one_in(3) {
-                self.bytes[start..end].fill(0);
-            }
-            start = end;
-        }
-    }
-}
-
 impl Files for SimFiles {
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
         self.disk().dirs.insert(dir.to_owned());
@@ -269,51 +222,49 @@ impl Files for SimFiles {
 
     fn create(&self, path: &Path) -> Result<Arc<dyn File>> {
         let mut disk = self.disk();
-        if disk.names.contains_key(path) {
+        disk.check(Fault::Name)?;
+        if disk.names.get(path).is_ok() {
             return Err(Error::from(ErrorKind::AlreadyExists));
         }
         let content = Arc::<Mutex<Content>>::default();
-        disk.names.insert(path.to_owned(), Arc::clone(&content));
+        disk.names.add(path, &content);
         Ok(self.handle(&disk, &content))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn File>> {
-        let disk = self.disk();
-        Ok(self.handle(&disk, disk.content(path)?))
+        let mut disk = self.disk();
+        disk.check(Fault::Name)?;
+        Ok(self.handle(&disk, disk.names.get(path)?))
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
-        Ok(hold(self.disk().content(path)?).bytes.clone())
+        let mut disk = self.disk();
+        disk.check(Fault::Read)?;
+        Ok(hold(disk.names.get(path)?).bytes.clone())
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<PathBuf>> {
         let disk = self.disk();
-        Ok(disk.names.keys().filter(|path| path.parent() == Some(dir)).cloned().collect())
+        Ok(disk.names.all().keys().filter(|path| path.parent() == Some(dir)).cloned().collect())
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        let removed = self.disk().names.remove(path);
-        removed.map(drop).ok_or_else(|| Error::from(ErrorKind::NotFound))
+        let mut disk = self.disk();
+        disk.names.get(path)?;
+        disk.check(Fault::Name)?;
+        disk.names.remove(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         let mut disk = self.disk();
-        let content = disk.names.remove(from).ok_or_else(|| Error::from(ErrorKind::NotFound))?;
-        disk.names.insert(to.to_owned(), content);
-        Ok(())
+        disk.check(Fault::Name)?;
+        disk.names.rename(from, to)
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         let mut disk = self.disk();
-        if disk.fails(&[Fault::Sync]).is_some() {
-            return Err(Error::other("simulated sync failure"));
-        }
-        let inside = |path: &Path| path.parent() == Some(dir);
-        let Disk { names, names_durable, .. } = &mut *disk;
-        names_durable.retain(|path, _| !inside(path));
-        for (path, content) in names.iter().filter(|(path, _)| inside(path)) {
-            names_durable.insert(path.clone(), Arc::clone(content));
-        }
+        disk.check(Fault::Sync)?;
+        disk.names.sync(dir);
         Ok(())
     }
 
@@ -344,35 +295,23 @@ impl File for SimFile {
             self.files.wait_while(&[Hang::Everything]);
         }
         let mut disk = self.alive()?;
-        let mut content = hold(&self.content);
-        match disk.fails(&[Fault::Append, Fault::Full]) {
-            None => {
-                content.bytes.extend_from_slice(bytes);
-                Ok(())
-            }
-            Some(fault) => {
-                let written = self.files.random.below(bytes.len() as u64) as usize;
-                content.bytes.extend_from_slice(&bytes[..written]);
-                Err(match fault {
-                    Fault::Full => Error::from(ErrorKind::StorageFull),
-                    Fault::Append | Fault::Sync => Error::other("simulated append failure"),
-                })
-            }
+        let fault = disk.fails(&Fault::APPENDS);
+        hold(&self.content).append(bytes, fault, &self.files.random);
+        match fault.filter(|fault| Fault::REPORTED.contains(fault)) {
+            None => Ok(()),
+            Some(fault) => Err(fault.error()),
         }
     }
 
     fn sync_data(&self) -> Result<()> {
         self.files.wait_while(&[Hang::Everything, Hang::Syncs]);
-        let mut disk = self.alive()?;
-        if disk.fails(&[Fault::Sync]).is_some() {
-            return Err(Error::other("simulated sync failure"));
-        }
+        self.alive()?.check(Fault::Sync)?;
         hold(&self.content).sync();
         Ok(())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let _disk = self.alive()?;
+        self.alive()?.check(Fault::Read)?;
         let content = hold(&self.content);
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.bytes.len());
         let count = buffer.len().min(content.bytes.len() - start);
@@ -386,7 +325,7 @@ impl File for SimFile {
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
-        let _disk = self.alive()?;
+        self.alive()?.check(Fault::Name)?;
         hold(&self.content).truncate(len as usize);
         Ok(())
     }
@@ -446,13 +385,24 @@ mod tests {
     }
 
     #[test]
-    fn a_name_survives_only_when_its_folder_was_synced() {
-        let files = SimFiles::new(1);
-        files.create(Path::new("/d/kept")).unwrap();
-        files.sync_dir(Path::new("/d")).unwrap();
-        files.create(Path::new("/d/lost")).unwrap();
-        files.crash();
-        assert_eq!(files.list(Path::new("/d")).unwrap(), [PathBuf::from("/d/kept")]);
+    fn names_survive_when_their_folder_was_synced_and_later_ones_in_order() {
+        let mut lost_all = 0;
+        for seed in 0..100 {
+            let files = SimFiles::new(seed);
+            let path = |name: &str| Path::new("/d").join(name);
+            files.create(&path("a")).unwrap();
+            files.sync_dir(Path::new("/d")).unwrap();
+            files.create(&path("b")).unwrap();
+            files.rename(&path("b"), &path("a")).unwrap();
+            files.create(&path("c")).unwrap();
+            files.crash();
+            let names = files.list(Path::new("/d")).unwrap();
+            let possible = [vec!["a"], vec!["a", "b"], vec!["a", "c"]];
+            let possible = possible.map(|names| names.into_iter().map(path).collect::<Vec<_>>());
+            assert!(possible.contains(&names), "seed {seed}: {names:?}");
+            lost_all += usize::from(names == possible[0]);
+        }
+        assert!(lost_all > 0 && lost_all < 100, "{lost_all} of 100 lost all unsynced names");
     }
 
     #[test]
@@ -461,5 +411,50 @@ mod tests {
         files.inject(Fault::Sync);
         assert!(file.sync_data().is_err());
         assert!(file.sync_data().is_ok());
+        files.inject(Fault::Read);
+        assert!(file.read_at(0, &mut [0]).is_err() && file.read_at(0, &mut [0]).is_ok());
+        files.inject(Fault::Name);
+        assert!(files.create(Path::new("/d/g")).is_err() && files.create(Path::new("/d/g")).is_ok());
+    }
+
+    #[test]
+    fn silent_faults_succeed_and_change_what_is_stored() {
+        for seed in 0..200 {
+            for fault in Fault::SILENT {
+                let (files, path, file) = disk_with_file(seed);
+                let before = [[1; 600], [2; 600]].concat();
+                let added = [3; 2000];
+                file.append(&before).unwrap();
+                files.inject(fault);
+                file.append(&added).unwrap();
+                assert!(!files.has_pending_fault());
+                let stored = files.read(&path).unwrap();
+                assert_eq!(stored.len(), before.len() + added.len(), "seed {seed} {fault:?}");
+                let is_whole = stored == [&before[..], &added[..]].concat();
+                // Each sector of a torn append may be there by chance.
+                assert!(!is_whole || fault == Fault::Torn, "seed {seed} {fault:?}");
+                let keeps_earlier = stored.starts_with(&before);
+                assert_eq!(keeps_earlier, fault != Fault::Misdirected, "seed {seed} {fault:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn decay_changes_a_file_at_rest() {
+        for seed in 0..100 {
+            for decay in Decay::ALL {
+                let (files, path, file) = disk_with_file(seed);
+                let whole: Vec<u8> = (0..3000_u32).map(|n| (n / 300) as u8 + 1).collect();
+                file.append(&whole).unwrap();
+                let changed = files.decay(&path, decay).unwrap();
+                let stored = files.read(&path).unwrap();
+                assert_eq!(changed, stored != whole, "seed {seed} {decay:?}");
+                // A sector may be exchanged with itself.
+                assert!(changed || decay == Decay::Swap, "seed {seed} {decay:?}");
+                assert_eq!(stored.len() < whole.len(), decay == Decay::Truncate, "seed {seed} {decay:?}");
+                files.crash();
+                assert_eq!(files.read(&path).unwrap(), stored, "damage is durable");
+            }
+        }
     }
 }
