@@ -18,23 +18,29 @@ use self::bed::{Bed, COMPRESSED, DICTIONARY_RECORD, Draw, SMALL, object, seed, t
 
 #[test]
 fn random_documents_come_back() {
+    const OTHER: &str = "совсем другой язык and many words that no row had before";
     let mut draw = Draw(seed());
     let mut bed = Bed::new(SMALL);
     bed.fill(&mut draw, 0..300, "alpha");
     bed.check();
-    // Another language, so that the dictionary changes in the middle.
-    bed.fill(&mut draw, 200..900, "zulu");
-    for id in (0..900).step_by(7) {
+    // Other words, so that the dictionary changes in the middle.
+    bed.fill(&mut draw, 200..900, OTHER);
+    let mut end = 900;
+    while bed.dictionaries().len() < 2 {
+        assert!(end < 10_000, "one dictionary for {end} rows");
+        bed.fill(&mut draw, end..end + 700, OTHER);
+        end += 700;
+    }
+    for id in (0..end).step_by(7) {
         bed.delete(id);
     }
     bed.store.engine().flush().unwrap();
     bed.check();
-    assert!(bed.dictionaries().len() >= 2, "{} dictionaries", bed.dictionaries().len());
     let compressed = bed.stored_rows().iter().filter(|(_, row)| row.starts_with(&COMPRESSED)).count();
     assert!(compressed > 400, "{compressed} rows are compressed");
     let mut bed = bed.restarted();
     bed.check();
-    bed.fill(&mut draw, 900..1000, "alpha");
+    bed.fill(&mut draw, end..end + 100, "alpha");
     bed.check();
     assert!(bed.store.engine().stats().compression.rows > 0, "the last dictionary is used again");
 }
