@@ -45,7 +45,7 @@ export class Plot {
     const bars = shape.bars ? uPlot.paths.bars!({ size: [0.7, 64], radius: 0.1 }) : undefined;
     const lines = series.map((one): uPlot.Series => ({
       label: one.label, stroke: colour(one.colour), width: shape.bars ? 0 : 1.5, fill: shape.bars || series.length === 1 ? `${colour(one.colour)}${shape.bars ? 'cc' : '1f'}` : undefined,
-      points: { show: shape.bars ? false : undefined, size: 4 }, paths: bars, spanGaps: false,
+      points: shape.bars ? { show: false } : { size: 4 }, paths: bars, spanGaps: false,
     }));
     return {
       width: this.parent.clientWidth || 300, height: shape.height, padding: [8, 22, 0, 0], legend: { show: false },
