@@ -11,6 +11,8 @@ export type Figure = (typeof FIGURES)[number];
 type Sample = Record<Figure, number>;
 type Columns = Record<Figure, number[]> & { server: string; at: number[] };
 
+/** The figures of the last ten seconds. */
+export interface Last { reads: number; writes: number; latency: number }
 export interface Curves { at: number[]; values: Record<Figure, (number | null)[]> }
 
 /** The samples of servers, of which only the new ones are asked for. */
