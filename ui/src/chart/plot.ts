@@ -6,6 +6,8 @@ export interface Series { label: string; colour: string; values: (number | null)
 export interface Shape {
   /** Seconds since 1970 on the horizontal axis, numbers, or the places of names. */
   axis: 'time' | 'number' | 'names';
+  /** The length of a horizontal axis that ends at the last value. */
+  span?: number;
   names?: string[];
   bars?: boolean;
   height: number;
@@ -43,13 +45,13 @@ export class Plot {
     const bars = shape.bars ? uPlot.paths.bars!({ size: [0.7, 64], radius: 0.1 }) : undefined;
     const lines = series.map((one): uPlot.Series => ({
       label: one.label, stroke: colour(one.colour), width: shape.bars ? 0 : 1.5, fill: shape.bars || series.length === 1 ? `${colour(one.colour)}${shape.bars ? 'cc' : '1f'}` : undefined,
-      points: { show: false }, paths: bars, spanGaps: false,
+      points: shape.bars ? { show: false } : { size: 4 }, paths: bars, spanGaps: false,
     }));
     return {
-      width: this.parent.clientWidth || 300, height: shape.height, padding: [8, 10, 0, 0], legend: { show: false },
+      width: this.parent.clientWidth || 300, height: shape.height, padding: [8, 22, 0, 0], legend: { show: false },
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false }, sync: shape.group ? { key: shape.group } : undefined },
       scales: {
-        x: { time: shape.axis === 'time', range: shape.axis === 'names' ? [-0.6, shape.names!.length - 0.4] : undefined },
+        x: { time: shape.axis === 'time', range: shape.axis === 'names' ? [-0.6, shape.names!.length - 0.4] : shape.span ? (_, _first, last) => [last - shape.span!, last] : undefined },
         y: { range: (_, low, high) => range(low, high, shape.fromZero ?? true) },
       },
       axes: [across, { ...axis, size: 58, values: (_, ticks) => ticks.map(shape.show), space: 34 }],

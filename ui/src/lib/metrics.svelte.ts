@@ -4,12 +4,15 @@ import { object, system, type Term } from './terms';
 
 export type Span = 'hour' | 'day';
 const INTERVALS: Record<Span, number> = { hour: 10, day: 120 };
-const LENGTHS: Record<Span, number> = { hour: 3600, day: 86_400 };
+/** Seconds that the charts cover. */
+export const LENGTHS: Record<Span, number> = { hour: 3600, day: 86_400 };
 const FIGURES = ['queries_per_sec', 'reads_per_sec', 'writes_per_sec', 'latency_mean_ms', 'latency_p99_ms', 'memory_bytes', 'disk_bytes', 'cpu_cores'] as const;
 export type Figure = (typeof FIGURES)[number];
 type Sample = Record<Figure, number>;
 type Columns = Record<Figure, number[]> & { server: string; at: number[] };
 
+/** The figures of the last ten seconds. */
+export interface Last { reads: number; writes: number; latency: number }
 export interface Curves { at: number[]; values: Record<Figure, (number | null)[]> }
 
 /** The samples of servers, of which only the new ones are asked for. */

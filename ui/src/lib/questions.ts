@@ -34,7 +34,6 @@ export const serverStatuses = () => app.run<ServerStatus[]>(system('server_statu
 export const serverConfigs = () => app.run<ServerConfig[]>(system('server_config').orderBy({}, 'name'));
 export const databases = () => app.run<{ id: string; name: string }[]>(system('db_config').orderBy({}, 'name'));
 export const stats = () => app.run<Stat[]>(system('stats'));
-export const clusterStats = () => app.run<Stat>(system('stats').get(['cluster']));
 /** Running jobs, without the short queries of pages such as this one. */
 export async function jobs(): Promise<Job[]> {
   const all = await app.run<Job[]>(system('jobs'));

@@ -306,6 +306,15 @@ pub(crate) fn writes(term: &Term) -> bool {
     }
 }
 
+/// Whether a term opens a changefeed.
+pub(crate) fn has_feed(term: &Term) -> bool {
+    match term {
+        Term::Datum(_) | Term::Var(_) => false,
+        Term::Func(func) => has_feed(&func.body),
+        Term::Call(call) => call.op == Op::Changes || call.args.iter().any(has_feed),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -84,7 +84,8 @@ impl Measured {
 impl Drop for Measured {
     fn drop(&mut self) {
         let took = self.of_cursor.map_or_else(|| self.now().since(self.started), |cursor| cursor.took);
-        if !self.service.slow_queries.may_keep(took) {
+        // A feed that failed has no cursor, and is none of them either.
+        if !self.service.slow_queries.may_keep(took) || trace::has_feed(&self.term) {
             return;
         }
         let query = shown(&self.term, self.source_bytes);
