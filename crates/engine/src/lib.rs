@@ -10,6 +10,7 @@
 //! - [`memory::MemoryEngine`]: for tests and simulation
 //! - [`rocks::RocksEngine`]: on disk (feature `rocks`, which needs a C++ compiler)
 //! - [`BufferedEngine`]: a write buffer in front of either
+//! - [`DamagedFiles`]: the files in which an engine on disk has met damage
 //! - [`prefetch()`]: a hint to the processor to load memory into its cache
 //! - [`conformance`]: the suite that all three pass
 #![deny(unsafe_code)]
@@ -17,6 +18,7 @@
 mod batch;
 pub mod conformance;
 mod contract;
+mod damaged_files;
 mod error;
 pub mod memory;
 mod pre_flush;
@@ -29,6 +31,7 @@ mod write_buffer;
 
 pub use batch::{Batch, Change, Space};
 pub use contract::{Engine, Scan, Snapshot};
+pub use damaged_files::{DamagedFile, DamagedFiles};
 pub use error::EngineError;
 pub use pre_flush::PreFlushHook;
 pub use prefetch::prefetch;

@@ -61,18 +61,21 @@ impl HistoryRecord {
         while bytes < bytes_max
             && let Some((key, value)) = scan.next()?
         {
-            let number = |at: usize| key.get(at..at + 8).and_then(|part| part.try_into().ok());
-            let numbers = (number(8), number(16), number(24));
-            let (Some(lsn), Some(previous), Some(incarnation)) = numbers else { continue };
+            let Some((_, record)) = HistoryRecord::of_pair(key, value) else { continue };
             bytes += KEY_BYTES + value.len();
-            records.push(HistoryRecord {
-                lsn: Lsn(u64::from_be_bytes(lsn)),
-                previous: Lsn(u64::from_be_bytes(previous)),
-                previous_incarnation: u64::from_be_bytes(incarnation),
-                entry: Bytes::copy_from_slice(value),
-            });
+            records.push(record);
         }
         Ok(records)
+    }
+
+    /// The record in a pair of the engine, with its group. `None` if the key is malformed.
+    pub(crate) fn of_pair(key: &[u8], value: &[u8]) -> Option<(GroupId, HistoryRecord)> {
+        let key: &[u8; KEY_BYTES] = key.try_into().ok()?;
+        let (numbers, _) = key.as_chunks::<8>();
+        let [group, lsn, previous, previous_incarnation] =
+            [0, 1, 2, 3].map(|at| u64::from_be_bytes(numbers[at]));
+        let (lsn, previous, entry) = (Lsn(lsn), Lsn(previous), Bytes::copy_from_slice(value));
+        Some((GroupId(group), HistoryRecord { lsn, previous, previous_incarnation, entry }))
     }
 }
 

@@ -12,6 +12,7 @@
 //! - [`Applied`], [`Count`]: records about each group's log, written in the same batches as its rows
 //! - [`CompressedEngine`]: compresses rows between the other parts and the engine on disk
 //! - [`HistoryRecord`]: applied log entries, as changefeeds read them
+//! - [`row_place`], [`index_hit`], [`meta_record`], [`history_record`]: single pairs of an engine, decoded for a check
 //! - [`drop_table`], [`tables_present`]: removal of tables
 
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ mod history;
 mod index;
 mod index_build;
 mod index_scan;
+mod inspect;
 mod layout;
 mod row;
 mod row_cache;
@@ -48,6 +50,7 @@ pub use history::HistoryRecord;
 pub use index::{IndexChange, IndexEntry, IndexId};
 pub use index_build::IndexBuild;
 pub use index_scan::{IndexHit, IndexRange, IndexScan};
+pub use inspect::{MetaRecord, history_record, index_hit, meta_record, row_place};
 pub use row_cache::RowCacheStats;
 pub use row_texts::RowTexts;
 pub use scan::RowScan;

@@ -5,14 +5,17 @@
 #![allow(unsafe_code, reason = "the C interface of RocksDB")]
 
 mod bounds;
+mod damage;
 mod flushes;
 mod history;
+mod offline;
 mod options;
 mod split_points;
 mod stats;
 mod view;
 
-pub use options::EngineOptions;
+pub use offline::{EngineFile, lists_spaces};
+pub use options::{EngineOptions, Tolerance};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,10 +27,11 @@ use rocksdb::{
     WriteOptions,
 };
 
+use self::damage::Damage;
 use self::flushes::WrittenBytes;
 use self::view::RocksSnapshot;
 use crate::pre_flush::Hook;
-use crate::{Batch, Change, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
+use crate::{Batch, Change, DamagedFiles, Engine, EngineError, EngineStats, PreFlushHook, Snapshot, Space};
 
 /// An open RocksDB directory. Dropping it flushes and closes.
 pub struct RocksEngine {
@@ -36,6 +40,7 @@ pub struct RocksEngine {
     read: ReadOptions,
     hook: Arc<Hook>,
     written: Arc<WrittenBytes>,
+    damage: Arc<Damage>,
     history_bytes_max: u64,
 }
 
@@ -52,11 +57,32 @@ impl RocksEngine {
         let hook = Arc::<Hook>::default();
         let mut database = options::for_database(options);
         let written = Arc::<WrittenBytes>::default();
-        flushes::listen(&mut database, Arc::clone(&hook), Arc::clone(&written));
+        let damage = Arc::<Damage>::default();
+        flushes::listen(&mut database, Arc::clone(&hook), Arc::clone(&written), Arc::clone(&damage));
         let db = DB::open_cf_descriptors(&database, dir, spaces).map_err(|error| open_error(dir, error))?;
         let history_bytes_max = options.history_bytes_max;
         let (db, read) = (Arc::new(db), ReadOptions::default());
-        Ok(RocksEngine { db, cache, read, hook, written, history_bytes_max })
+        damage.watch(&db);
+        Ok(RocksEngine { db, cache, read, hook, written, damage, history_bytes_max })
+    }
+
+    /// An engine over `db`, without a listener.
+    fn of(db: Arc<DB>, cache: Cache, history_bytes_max: u64) -> RocksEngine {
+        let (hook, written, damage) = (Arc::default(), Arc::default(), Arc::<Damage>::default());
+        damage.watch(&db);
+        RocksEngine { db, cache, read: ReadOptions::default(), hook, written, damage, history_bytes_max }
+    }
+
+    /// The files in which reads and merges have met damage.
+    #[must_use]
+    pub fn damaged_files(&self) -> Arc<DamagedFiles> {
+        Arc::clone(self.damage.files())
+    }
+
+    /// Pauses the merging of files for a while if it has met damage, so that the same merge is not tried every second, and
+    /// forgets damaged files that no longer exist. To be called about once a minute.
+    pub fn pause_failed_merges(&self) -> Result<(), EngineError> {
+        self.damage.pause_merges(&self.db)
     }
 
     /// Deletes the files of [`Space::History`] that were completed more than `age` ago. Reads nothing. May wait for work in the
@@ -68,7 +94,8 @@ impl RocksEngine {
 
 impl Engine for RocksEngine {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
-        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read)?;
+        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read);
+        let found = found.map_err(|error| self.damage.failed(error))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
@@ -77,11 +104,12 @@ impl Engine for RocksEngine {
         let column = column(&self.db, space);
         let found = self.db.batched_multi_get_cf_opt(column, keys.iter().copied(), ascending, &self.read);
         let copied = |value: DBPinnableSlice<'_>| Bytes::copy_from_slice(&value);
-        found.into_iter().map(|value| Ok(value?.map(copied))).collect()
+        let checked = |value: Result<Option<_>, _>| value.map_err(|error| self.damage.failed(error));
+        found.into_iter().map(|value| Ok(checked(value)?.map(copied))).collect()
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
-        Ok(Arc::new(RocksSnapshot::new(Arc::clone(&self.db))))
+        Ok(Arc::new(RocksSnapshot::new(Arc::clone(&self.db), Arc::clone(&self.damage))))
     }
 
     fn write(&self, batch: Batch) -> Result<(), EngineError> {

@@ -121,6 +121,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     let addresses = cluster_addresses(config, &ports.cluster);
     let peers = stores.link(config, &directory, &machine, addresses.clone(), ports.cluster)?;
     let engine = stores.engine.clone();
+    let damaged_files = stores.rocks.damaged_files();
     let history_age = HistoryAge::limit(stores.rocks.clone(), config.feed_retention.time)?;
     let node = machine.open_node(config, &directory, stores, catalog, &addresses)?;
     peers.reception.open(node.rpc_server());
@@ -138,7 +139,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     warn_ignored_tags(config, &node);
     let indexes = IndexThread::start(node.indexes(), node.clock().clone())?;
     let facts = facts(&plan, &port_summary, &addresses, argv, machine.clock.unix());
-    let facts = query::ServerFacts { logs: lines.recent(), ..facts };
+    let facts = query::ServerFacts { logs: lines.recent(), damaged_files, ..facts };
     let running = Running::start(config, &plan, &machine, &node, &peers, facts)?;
     pages.sources.observe(observed(&running, &node, &peers));
     running.listen(&runtime, ports.driver)?;

@@ -141,5 +141,6 @@ pub fn facts(
         started_unix,
         logs: query::RecentLog::default(),
         memory_trouble: Some(crate::http::swap_warning),
+        damaged_files: Arc::default(),
     }
 }

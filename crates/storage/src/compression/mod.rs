@@ -16,3 +16,4 @@ mod training;
 mod view;
 
 pub use compressed_engine::{CompressedEngine, CompressionOptions};
+pub(crate) use dictionary::is_intact_dictionary;
