@@ -85,6 +85,7 @@ pub trait Engine: Send + Sync {
 
     /// Ends running calls of [`Engine::compact`] soon, and lets later ones do nothing: before the engine is closed.
     fn cancel_compactions(&self) {}
+
     /// Gives the disk space of the keys from `start` up to `end`, which were deleted before this call, back in the
     /// background, sooner than merging would: once no snapshot is left that sees them. An engine without files ignores it.
     fn reclaim(&self, _space: Space, _start: &[u8], _end: &[u8], _keys: DeletedKeys) {}

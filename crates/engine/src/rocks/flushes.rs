@@ -14,9 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use librocksdb_sys as ffi;
-use rocksdb::{AsRawPtr, Options};
+use rocksdb::{AsRawPtr, DB, FlushOptions, Options};
 
+use super::column;
 use crate::pre_flush::Hook;
+use crate::{EngineError, Space};
 
 /// The listener's state. RocksDB keeps it as long as the listener.
 struct Listener {
@@ -51,6 +53,16 @@ impl Listener {
         }
         io::failpoint("engine.flush");
     }
+}
+
+/// Makes everything written before this call durable. Fails, and makes nothing durable, when the hook fails.
+pub(super) fn flush(db: &DB, hook: &Hook) -> Result<(), EngineError> {
+    // The listener runs the hook again, for batches written in between; but there a failure could not stop the flush.
+    hook.run()?;
+    let columns = Space::ALL.map(|space| column(db, space));
+    let mut options = FlushOptions::default();
+    options.set_wait(true);
+    Ok(db.flush_cfs_opt(&columns, &options)?)
 }
 
 /// Runs `hook` before every flush of a database that is opened with `options`, and counts what it writes in `written`.

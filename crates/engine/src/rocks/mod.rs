@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rocksdb::{
-    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBPinnableSlice, FlushOptions, ReadOptions, ReadTier,
-    WriteBatch, WriteOptions,
+    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBPinnableSlice, ReadOptions, ReadTier, WriteBatch,
+    WriteOptions,
 };
 
 use self::flushes::WrittenBytes;
@@ -151,13 +151,7 @@ impl Engine for RocksEngine {
     }
 
     fn flush(&self) -> Result<(), EngineError> {
-        // RocksDB's listener runs the hook again, for batches written in between; but there a failure could not stop
-        // the flush.
-        self.hook.run()?;
-        let columns = Space::ALL.map(|space| column(&self.db, space));
-        let mut options = FlushOptions::default();
-        options.set_wait(true);
-        Ok(self.db.flush_cfs_opt(&columns, &options)?)
+        flushes::flush(&self.db, &self.hook)
     }
 
     fn set_pre_flush_hook(&self, hook: PreFlushHook) {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use io::task::{self, Receiver, Sender, Thread};
 use librocksdb_sys as ffi;
-use rocksdb::{AsRawPtr, BottommostLevelCompaction, CompactOptions, DB, FlushOptions};
+use rocksdb::{AsRawPtr, BottommostLevelCompaction, CompactOptions, DB};
 
-use super::column;
 use super::stats::LIVE_BLOB_FILE_BYTES;
+use super::{column, flushes};
 use crate::pre_flush::Hook;
 use crate::{DeletedKeys, EngineError, Space};
 
@@ -100,8 +100,8 @@ impl Worker {
         if self.is_tiny(range) {
             return Ok(());
         }
-        // On a full disk this fails. Deleting the files makes room then.
-        let flushed = self.flush();
+        // Merging finds the deletion in a file. On a full disk this fails; deleting the files makes room then.
+        let flushed = flushes::flush(&self.db, &self.hook);
         if range.keys == DeletedKeys::NeverWrittenAgain {
             self.db.delete_file_in_range_cf(column, &range.start, &range.end)?;
         }
@@ -121,14 +121,5 @@ impl Worker {
         let large_values = self.db.property_int_value_cf(column, LIVE_BLOB_FILE_BYTES);
         let in_files = [rocksdb::Range::new(&range.start, &range.end)];
         large_values.ok().flatten() == Some(0) && self.db.get_approximate_sizes_cf(column, &in_files) == [0]
-    }
-
-    /// Makes the deletion durable, so that merging finds it in a file.
-    fn flush(&self) -> Result<(), EngineError> {
-        self.hook.run()?;
-        let columns = Space::ALL.map(|space| column(&self.db, space));
-        let mut options = FlushOptions::default();
-        options.set_wait(true);
-        Ok(self.db.flush_cfs_opt(&columns, &options)?)
     }
 }

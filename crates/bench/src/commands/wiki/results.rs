@@ -22,7 +22,7 @@ use crate::wiki::rows::BrokenLines;
 pub(super) struct Marks {
     /// The share that the documents take as a whole with xz -9.
     pub xz_share: Option<f64>,
-    /// What is missing, and why.
+    /// A sentence for each mark that was not taken, with the reason.
     pub notes: Vec<String>,
 }
 
