@@ -44,7 +44,7 @@ fn open(files: &SimFiles, options: FileLogOptions) -> Result<(Arc<Engine>, FileL
     let engine = Arc::new(Engine::default());
     let applier = Arc::clone(&engine) as Arc<dyn Applier>;
     let clock = Arc::new(RealClock::new());
-    let log = FileLog::open(Arc::new(files.clone()), clock, Path::new(DIR), applier, options)?;
+    let log = FileLog::open(Arc::new(files.of_process()), clock, Path::new(DIR), applier, options)?;
     Ok((engine, log))
 }
 

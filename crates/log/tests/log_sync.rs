@@ -59,7 +59,7 @@ fn log_and_engine(files: &SimFiles, segment_bytes: u64) -> (FileLog, Arc<Engine>
         soft_wait: Duration::from_secs(3600),
         ..FileLogOptions::default()
     };
-    let (files, clock) = (Arc::new(files.clone()), Arc::new(RealClock::new()));
+    let (files, clock) = (Arc::new(files.of_process()), Arc::new(RealClock::new()));
     let log = FileLog::open(files, clock, Path::new("/log"), engine.clone(), options).unwrap();
     log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
     (log, engine)

@@ -30,7 +30,7 @@ impl Life {
     fn begin(files: &SimFiles, engine: MemoryEngine) -> Life {
         let replicas = Replicas::with_row_cache(Arc::new(engine.clone()), 1 << 20).unwrap();
         let options = FileLogOptions { soft_wait: Duration::from_millis(2), ..FileLogOptions::default() };
-        let files = Arc::new(files.clone());
+        let files = Arc::new(files.of_process());
         let clock = Arc::new(RealClock::new());
         let log = FileLog::open(files, clock, Path::new("log"), Arc::clone(&replicas) as _, options);
         let log = Arc::new(log.unwrap());

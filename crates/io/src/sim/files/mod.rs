@@ -41,6 +41,8 @@ pub enum Hang {
 pub struct SimFiles {
     disk: Arc<Mutex<Disk>>,
     random: SimRandom,
+    // The boot whose end makes all operations fail.
+    process: Option<u64>,
 }
 
 #[derive(Default)]
@@ -74,7 +76,15 @@ struct SimLock {
 impl SimFiles {
     /// An empty disk with faults drawn from `seed`.
     pub fn new(seed: u64) -> SimFiles {
-        SimFiles { disk: Arc::default(), random: SimRandom::new(seed) }
+        SimFiles { disk: Arc::default(), random: SimRandom::new(seed), process: None }
+    }
+
+    /// The disk as a process has it that starts now: after the end of that process, all its operations fail. Threads of
+    /// it that still run then change nothing.
+    #[must_use]
+    pub fn of_process(&self) -> SimFiles {
+        let process = Some(self.disk().boot);
+        SimFiles { process, ..self.clone() }
     }
 
     /// The process ends: locks are released, old handles fail, all written bytes stay.
@@ -105,7 +115,7 @@ impl SimFiles {
         let names: BTreeMap<PathBuf, _> =
             disk.names.all().iter().map(|(path, content)| (path.clone(), copied(content))).collect();
         let copy = Disk { names: Names::durable(names), dirs: disk.dirs.clone(), ..Disk::default() };
-        SimFiles { disk: Arc::new(Mutex::new(copy)), random: self.random.clone() }
+        SimFiles { disk: Arc::new(Mutex::new(copy)), random: self.random.clone(), process: None }
     }
 
     /// Makes one later operation fail.
@@ -188,6 +198,15 @@ impl SimFiles {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Fails if the process has ended that these files belong to.
+    fn running(&self) -> Result<MutexGuard<'_, Disk>> {
+        let disk = self.disk();
+        if self.process.is_some_and(|boot| boot != disk.boot) {
+            return Err(Error::other("a process that has ended"));
+        }
+        Ok(disk)
+    }
+
     fn handle(&self, disk: &Disk, content: &Arc<Mutex<Content>>) -> Arc<dyn File> {
         Arc::new(SimFile { files: self.clone(), content: Arc::clone(content), boot: disk.boot })
     }
@@ -216,12 +235,12 @@ impl Disk {
 
 impl Files for SimFiles {
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.disk().dirs.insert(dir.to_owned());
+        self.running()?.dirs.insert(dir.to_owned());
         Ok(())
     }
 
     fn create(&self, path: &Path) -> Result<Arc<dyn File>> {
-        let mut disk = self.disk();
+        let mut disk = self.running()?;
         disk.check(Fault::Name)?;
         if disk.names.get(path).is_ok() {
             return Err(Error::from(ErrorKind::AlreadyExists));
@@ -232,44 +251,44 @@ impl Files for SimFiles {
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn File>> {
-        let mut disk = self.disk();
+        let mut disk = self.running()?;
         disk.check(Fault::Name)?;
         Ok(self.handle(&disk, disk.names.get(path)?))
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
-        let mut disk = self.disk();
+        let mut disk = self.running()?;
         disk.check(Fault::Read)?;
         Ok(hold(disk.names.get(path)?).bytes.clone())
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<PathBuf>> {
-        let disk = self.disk();
+        let disk = self.running()?;
         Ok(disk.names.all().keys().filter(|path| path.parent() == Some(dir)).cloned().collect())
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        let mut disk = self.disk();
+        let mut disk = self.running()?;
         disk.names.get(path)?;
         disk.check(Fault::Name)?;
         disk.names.remove(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        let mut disk = self.disk();
+        let mut disk = self.running()?;
         disk.check(Fault::Name)?;
         disk.names.rename(from, to)
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        let mut disk = self.disk();
+        let mut disk = self.running()?;
         disk.check(Fault::Sync)?;
         disk.names.sync(dir);
         Ok(())
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
-        let mut disk = self.disk();
+        let mut disk = self.running()?;
         if !disk.locks.insert(path.to_owned()) {
             return Err(Error::from(ErrorKind::WouldBlock));
         }
@@ -382,6 +401,17 @@ mod tests {
         assert_eq!(files.read(&path).unwrap(), b"written");
         assert!(file.append(b"more").is_err());
         files.lock(Path::new("/d/lock")).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_has_ended_changes_no_name() {
+        let (files, path, _) = disk_with_file(1);
+        let process = files.of_process();
+        process.read(&path).unwrap();
+        files.crash();
+        assert!(process.read(&path).is_err() && process.open(&path).is_err());
+        assert!(process.create(Path::new("/d/g")).is_err() && process.remove(&path).is_err());
+        files.of_process().remove(&path).unwrap();
     }
 
     #[test]
