@@ -40,7 +40,7 @@ mod rpc;
 pub use catalog::placement::{Load, PlacementGoal, ShardPlaces, load, place, places_of};
 pub use catalog::{
     Accounts, Catalog, CatalogReplica, CatalogWatcher, Database, DesiredShards, Identity, Schema, Servers,
-    TableOptions,
+    StoredCatalog, StoredShard, TableOptions,
 };
 pub use config::{
     DbConfig, DbId, Grant, GroupId, IndexConfig, PasswordChange, PeerId, Permissions, ReplicaConfig,

@@ -10,6 +10,7 @@
 //! - [`memory::MemoryEngine`]: for tests and simulation
 //! - [`rocks::RocksEngine`]: on disk (feature `rocks`, which needs a C++ compiler)
 //! - [`BufferedEngine`]: a write buffer in front of either
+//! - [`DamagedFiles`]: the files in which an engine on disk has met damage
 //! - [`RowRewriter`]: gives rows another form when the engine moves them
 //! - [`prefetch()`]: a hint to the processor to load memory into its cache
 //! - [`conformance`]: the suite that all three pass
@@ -18,6 +19,7 @@
 mod batch;
 pub mod conformance;
 mod contract;
+mod damaged_files;
 mod error;
 pub mod memory;
 mod pre_flush;
@@ -31,6 +33,7 @@ mod write_buffer;
 
 pub use batch::{Batch, Change, Space};
 pub use contract::{DeletedKeys, Engine, Scan, Snapshot};
+pub use damaged_files::{DamagedFile, DamagedFiles};
 pub use error::EngineError;
 pub use pre_flush::PreFlushHook;
 pub use prefetch::prefetch;

@@ -45,6 +45,24 @@ impl<'a> Scanner<'a> {
         &self.header
     }
 
+    /// The record at `offset`, if there is a valid one.
+    pub fn record_at(&self, offset: usize) -> Option<Record<&'a [u8]>> {
+        record::decode(self.segment.get(offset..)?, self.header.salt).map(|(record, _)| record)
+    }
+
+    /// Continues at the next valid record after a damaged one. Returns false if there is none.
+    pub fn skip_damage(&mut self) -> bool {
+        let mut at = self.offset + RECORD_ALIGN;
+        while let Some(rest) = self.segment.get(at..).filter(|rest| !rest.is_empty()) {
+            if record::decode(rest, self.header.salt).is_some() {
+                self.offset = at;
+                return true;
+            }
+            at += RECORD_ALIGN;
+        }
+        false
+    }
+
     /// Why there is no further record. Call this when the iterator has ended.
     pub fn end(&self) -> SegmentEnd {
         let offset = self.offset;

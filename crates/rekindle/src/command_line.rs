@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use bench::cli::{BenchArgs, ExplainArgs};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use inspect::cli::{CheckArgs, SalvageArgs};
 use migrate::cli::MigrateArgs;
 use server::OpenMode;
 use server::config::{Arity, Config, ConfigError, MISSING, OPTIONS, OptionSpec, Setting, read_file};
@@ -31,6 +32,10 @@ pub enum Request {
     Explain(ExplainArgs),
     /// Move databases between servers.
     Migrate(MigrateArgs),
+    /// Verify a data directory.
+    Check(CheckArgs),
+    /// Write out the readable rows of a data directory.
+    Salvage(SalvageArgs),
     /// Run a tool of the Python package: its name and its arguments.
     Tool(String, Vec<OsString>),
     /// Run as a JavaScript sandbox of a server.
@@ -85,6 +90,8 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Request, Comman
         Some(("serve", matches)) => Ok(Request::Serve(config(matches)?, OpenMode::Open)),
         Some(("bench", matches)) => Ok(Request::Bench(BenchArgs::from_arg_matches(matches)?)),
         Some(("migrate", matches)) => Ok(Request::Migrate(MigrateArgs::from_arg_matches(matches)?)),
+        Some(("check", matches)) => Ok(Request::Check(CheckArgs::from_arg_matches(matches)?)),
+        Some(("salvage", matches)) => Ok(Request::Salvage(SalvageArgs::from_arg_matches(matches)?)),
         Some(("proxy", matches)) => Ok(Request::Proxy(config(matches)?)),
         Some(("explain", matches)) => Ok(Request::Explain(ExplainArgs::from_arg_matches(matches)?)),
         Some(("js-sandbox", _)) => Ok(Request::JsSandbox),
@@ -120,6 +127,8 @@ fn command() -> Command {
         .subcommand(Command::new("serve").about("Serve an existing data directory").args(server_options()))
         .subcommand(ExplainArgs::augment_args(Command::new("explain")))
         .subcommand(MigrateArgs::augment_args(Command::new("migrate")))
+        .subcommand(CheckArgs::augment_args(Command::new("check")))
+        .subcommand(SalvageArgs::augment_args(Command::new("salvage")))
         .subcommand(proxy.args(server_options()))
         .subcommand(Command::new("js-sandbox").about("What r.js runs in").hide(true))
         .subcommand(bench)
@@ -240,6 +249,9 @@ mod tests {
         assert!(matches!(words("migrate --from a --only b.c --dry-run"), Ok(Request::Migrate(_))));
         assert!(matches!(words("migrate cut-over --from a --quiet-seconds 1"), Ok(Request::Migrate(_))));
         assert!(matches!(words("migrate check --from a"), Ok(Request::Migrate(_))));
+        assert!(matches!(words("check x --json"), Ok(Request::Check(_))));
+        assert!(matches!(words("salvage x --to y"), Ok(Request::Salvage(_))));
+        assert!(refused("salvage x").contains("--to"));
         assert!(matches!(words("js-sandbox"), Ok(Request::JsSandbox)));
         let Ok(Request::Tool(tool, given)) = words("dump -e test.t --help") else {
             panic!("another request")

@@ -1,4 +1,4 @@
-//! The program: parses the command line and runs `server`, `bench` or `migrate`.
+//! The program: parses the command line and runs `server`, `bench`, `migrate` or `inspect`.
 
 #![forbid(unsafe_code)]
 
@@ -51,6 +51,8 @@ fn run(request: Request) -> anyhow::Result<ExitCode> {
         Request::Bench(args) => return bench::cli::run(args),
         Request::Explain(args) => return bench::cli::explain(&args),
         Request::Migrate(args) => return Ok(migrate::cli::run(args)?),
+        Request::Check(args) => return Ok(inspect::cli::run_check(&args)),
+        Request::Salvage(args) => return Ok(inspect::cli::run_salvage(&args)),
         Request::Tool(tool, words) => return Ok(tools::run_tool(&tool, &words)?),
         Request::JsSandbox => return js_sandbox(),
     }

@@ -10,6 +10,7 @@
 //!   building an index
 //! - [`Restoration`], [`CopyRange`], [`Difference`]: replaces rows by a copy, transferring only the differences
 //! - [`HistoryEntry`], [`read_history`], [`HistoryListener`]: the applied entries, for changefeeds
+//! - [`LogReplay`]: the rows that applying entries would change, without an engine
 //! - [`Replicas`]: all shards of one engine, as the log sees them; applies entries
 //!
 //! `docs/formats/entry.md` describes the bytes of an entry, and the rule by which writes that depend on a refused write
@@ -30,6 +31,7 @@ mod index_build;
 mod latch;
 mod progress;
 mod proposal;
+mod replay;
 mod replica;
 mod replicas;
 mod restore;
@@ -52,6 +54,7 @@ pub use index::{
     IndexQuery, IndexRow, IndexRowPosition, IndexRows, RowOrder, Side,
 };
 pub use index_build::{BuildStep, IndexBuilder};
+pub use replay::{DamagedEntry, LogReplay};
 pub use replica::{Predecessor, RowsGeneration};
 pub use replicas::Replicas;
 pub use restore::{CopyEnd, Restoration, RestoreError, clear_rows};

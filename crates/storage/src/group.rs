@@ -33,7 +33,7 @@ impl Applied {
         Applied::decode(snapshot.get(Space::Meta, &applied_key(group))?, group)
     }
 
-    fn decode(stored: Option<Bytes>, group: GroupId) -> Result<Option<Applied>, ReadError> {
+    pub(crate) fn decode(stored: Option<Bytes>, group: GroupId) -> Result<Option<Applied>, ReadError> {
         let Some(stored) = stored else { return Ok(None) };
         let (lsn, _) = stored.split_first_chunk().ok_or_else(|| corrupt_meta(format!("group {group}")))?;
         Ok(Some(Applied { lsn: Lsn(u64::from_le_bytes(*lsn)), progress: stored.slice(8..) }))
@@ -69,7 +69,7 @@ impl Count {
         batch.put(Space::Meta, &count_key(table, group), bytes);
     }
 
-    fn decode(stored: Option<Bytes>, group: GroupId) -> Result<Count, ReadError> {
+    pub(crate) fn decode(stored: Option<Bytes>, group: GroupId) -> Result<Count, ReadError> {
         let Some(stored) = stored else { return Ok(Count(0)) };
         let bytes = stored[..].try_into();
         let bytes = bytes.map_err(|_| corrupt_meta(format!("the row count of group {group}")))?;

@@ -63,23 +63,30 @@ impl HistoryRecord {
         while bytes < bytes_max
             && let Some((key, value)) = scan.next()?
         {
-            let number = |at: usize| key.get(at..at + 8).and_then(|part| part.try_into().ok());
-            let numbers = (number(8), number(16), number(24));
-            let (Some(lsn), Some(previous), Some(incarnation)) = numbers else { continue };
+            if key.len() != KEY_BYTES {
+                continue;
+            }
+            let record = HistoryRecord::of_pair(key, value).map(|(_, record)| record);
             bytes += KEY_BYTES + value.len();
-            records.push(HistoryRecord {
-                lsn: Lsn(u64::from_be_bytes(lsn)),
-                previous: Lsn(u64::from_be_bytes(previous)),
-                previous_incarnation: u64::from_be_bytes(incarnation),
-                entry: entry_of(value).ok_or_else(|| damaged(group, lsn))?,
-            });
+            records.push(record.ok_or_else(|| damaged(group, key))?);
         }
         Ok(records)
     }
+
+    /// The record in a pair of the engine, with its group. `None` if the key is malformed or the value
+    /// cannot be decompressed.
+    pub(crate) fn of_pair(key: &[u8], value: &[u8]) -> Option<(GroupId, HistoryRecord)> {
+        let key: &[u8; KEY_BYTES] = key.try_into().ok()?;
+        let (numbers, _) = key.as_chunks::<8>();
+        let [group, lsn, previous, previous_incarnation] =
+            [0, 1, 2, 3].map(|at| u64::from_be_bytes(numbers[at]));
+        let (lsn, previous, entry) = (Lsn(lsn), Lsn(previous), entry_of(value)?);
+        Some((GroupId(group), HistoryRecord { lsn, previous, previous_incarnation, entry }))
+    }
 }
 
-fn damaged(group: GroupId, lsn: [u8; 8]) -> EngineError {
-    let lsn = u64::from_be_bytes(lsn);
+fn damaged(group: GroupId, key: &[u8]) -> EngineError {
+    let lsn = key[8..16].iter().fold(0_u64, |lsn, byte| lsn << 8 | u64::from(*byte));
     EngineError::Corrupt {
         detail: format!("record {lsn} of the history of group {group} cannot be decompressed"),
     }

@@ -108,7 +108,8 @@ impl IndexScan {
 
 const PREFIX_BYTES: usize = 20;
 
-fn hit(key: &[u8], value: &[u8]) -> Option<IndexHit> {
+/// The entry in a pair of the engine, or `None` if it is malformed.
+pub(crate) fn hit(key: &[u8], value: &[u8]) -> Option<IndexHit> {
     let (entry, key_len) = IndexEntry::decode(value)?;
     let keys = Bytes::copy_from_slice(key.get(PREFIX_BYTES..)?);
     if keys.len() < key_len {

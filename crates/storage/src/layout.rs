@@ -16,11 +16,11 @@ pub(crate) const VERSION_WRITTEN: u32 = 2;
 /// The format version of an engine without dictionaries and compressed rows, which earlier programs can read.
 const VERSION_UNCOMPRESSED: u32 = 1;
 
-const META_VERSION: u8 = 0;
-const META_APPLIED: u8 = 1;
-const META_COUNT: u8 = 2;
-const META_BUILD: u8 = 3;
-const META_DICTIONARY: u8 = 4;
+pub(crate) const META_VERSION: u8 = 0;
+pub(crate) const META_APPLIED: u8 = 1;
+pub(crate) const META_COUNT: u8 = 2;
+pub(crate) const META_BUILD: u8 = 3;
+pub(crate) const META_DICTIONARY: u8 = 4;
 
 /// Checks that this program understands the content of `engine`; writes the version into an empty one.
 pub(crate) fn claim(engine: &dyn Engine) -> Result<(), FormatError> {
@@ -29,12 +29,17 @@ pub(crate) fn claim(engine: &dyn Engine) -> Result<(), FormatError> {
         put_version(&mut batch, VERSION_UNCOMPRESSED);
         return Ok(engine.write(batch)?);
     };
-    let bytes = stored[..].try_into();
-    let found = u32::from_le_bytes(bytes.map_err(|_| corrupt_meta("the format version"))?);
+    let found = parse_version(&stored)?;
     if found > VERSION {
         return Err(FormatError::Newer { found, known: VERSION });
     }
     Ok(())
+}
+
+/// The format version in its record.
+pub(crate) fn parse_version(stored: &[u8]) -> Result<u32, ReadError> {
+    let bytes = stored.try_into();
+    Ok(u32::from_le_bytes(bytes.map_err(|_| corrupt_meta("the format version"))?))
 }
 
 /// Adds to `batch` that the engine has at least `version`: earlier programs then refuse to open it, as they could not

@@ -13,6 +13,7 @@
 //! - [`Applied`], [`Count`]: records about each group's log, written in the same batches as its rows
 //! - [`CompressedEngine`]: compresses rows between the other parts and the engine on disk
 //! - [`HistoryRecord`]: applied log entries, as changefeeds read them
+//! - [`row_place`], [`index_hit`], [`meta_record`], [`history_record`]: single pairs of an engine, decoded for a check
 //! - [`drop_table`], [`reclaim_table`], [`tables_present`]: removal of tables
 
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ mod history_value;
 mod index;
 mod index_build;
 mod index_scan;
+mod inspect;
 mod layout;
 mod reach;
 mod row;
@@ -52,6 +54,7 @@ pub use history::HistoryRecord;
 pub use index::{IndexChange, IndexEntry, IndexId};
 pub use index_build::IndexBuild;
 pub use index_scan::{IndexHit, IndexRange, IndexScan};
+pub use inspect::{MetaRecord, history_record, index_hit, meta_record, row_place};
 pub use reach::Reach;
 pub use row_ahead::RowAhead;
 pub use row_cache::RowCacheStats;

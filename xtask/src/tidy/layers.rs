@@ -12,7 +12,7 @@ const LINES: [&[&str]; 11] = [
     &["storage"],
     &["shard"],
     &["cluster"],
-    &["protocol", "query"],
+    &["protocol", "query", "inspect"],
     &["client"],
     &["server", "bench", "migrate"],
     &["rekindle"],

@@ -53,7 +53,21 @@ impl Identity {
             }
             _ => None,
         };
-        Ok(Some(Identity { server: ServerId(id("server")?), cluster: id("cluster")?, joined }))
+        let identity = Identity { server: ServerId(id("server")?), cluster: id("cluster")?, joined };
+        match object.get("checksum") {
+            Some(Datum::String(found)) if *found != *identity.checksum() => {
+                Err(wrong("it does not match its checksum".to_owned()))
+            }
+            // Without one: written by an earlier release.
+            _ => Ok(Some(identity)),
+        }
+    }
+
+    /// The CRC-32C of the ids, in hexadecimal.
+    fn checksum(&self) -> String {
+        let joined = self.joined.map(|peer| peer.to_string()).unwrap_or_default();
+        let ids = format!("{} {} {joined}", self.server, self.cluster);
+        format!("{:08x}", crc32c::crc32c(ids.as_bytes()))
     }
 
     /// Writes the identity into `dir`, atomically, and waits until it is durable.
@@ -62,6 +76,7 @@ impl Identity {
             ("version", Datum::Number(VERSION)),
             ("server", self.server.to_string().into()),
             ("cluster", self.cluster.to_string().into()),
+            ("checksum", self.checksum().into()),
         ];
         let joined = self.joined.map(|peer| ("joined", peer.to_string().into()));
         let object: Object =
@@ -78,5 +93,38 @@ impl Identity {
         files.rename(&new, &dir.join(FILE))?;
         files.sync_dir(dir)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use io::sim::SimFiles;
+
+    use super::*;
+
+    fn replace(files: &SimFiles, path: &Path, text: &str) {
+        files.remove(path).unwrap();
+        files.create(path).unwrap().append(text.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn a_changed_id_is_noticed_and_a_file_of_an_earlier_release_is_read() {
+        let (files, dir) = (SimFiles::new(1), Path::new("/data"));
+        files.create_dir_all(dir).unwrap();
+        let identity = Identity {
+            server: ServerId(Uuid::from_u128(7)),
+            cluster: Uuid::from_u128(8),
+            joined: Some(PeerId(9)),
+        };
+        identity.store(&files, dir).unwrap();
+        assert_eq!(Identity::load(&files, dir).unwrap(), Some(identity.clone()));
+        let path = dir.join(FILE);
+        let text = String::from_utf8(files.read(&path).unwrap()).unwrap();
+        for (from, to) in [("0007", "0006"), ("0008", "0009"), (&identity.checksum()[..], "00000000")] {
+            replace(&files, &path, &text.replacen(from, to, 1));
+            assert!(Identity::load(&files, dir).is_err(), "{from}");
+        }
+        replace(&files, &path, &text.replace("checksum", "other"));
+        assert_eq!(Identity::load(&files, dir).unwrap(), Some(identity));
     }
 }

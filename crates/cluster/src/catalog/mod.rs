@@ -12,6 +12,7 @@
 //! - [`ShardPlacer`] and `placement`: choose the servers of a table's shards.
 //! - [`CatalogReplica`], [`Identity`]: this server's replica of the catalog, and its identity on disk.
 //! - [`Handles`]: the handles that the owners of later rooms are built from.
+//! - [`StoredCatalog`]: the rows of the catalog without a running node.
 //! - `display_names`: names of groups and servers for log lines and errors.
 
 mod accounts;
@@ -29,6 +30,7 @@ mod schema;
 mod servers;
 mod shard_placer;
 mod snapshot;
+mod stored;
 mod view;
 
 pub use accounts::Accounts;
@@ -44,5 +46,6 @@ pub use shard_placer::DesiredShards;
 pub(crate) use shard_placer::ShardPlacer;
 pub(crate) use snapshot::table_by_id;
 pub use snapshot::{Catalog, Database};
+pub use stored::{StoredCatalog, StoredShard};
 pub(crate) use view::CatalogView;
 pub use view::CatalogWatcher;

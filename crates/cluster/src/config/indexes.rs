@@ -62,7 +62,8 @@ impl TableIndexes {
     }
 
     /// The index definitions that shards need.
-    pub(crate) fn defs(&self) -> IndexDefs {
+    #[must_use]
+    pub fn defs(&self) -> IndexDefs {
         let def = |index: &IndexConfig| IndexDef::new(index.id, index.kind, &index.function);
         IndexDefs { list: self.list.iter().map(def).collect(), highest_assigned: IndexId(self.given) }
     }

@@ -5,7 +5,7 @@
 //! It writes them after the listener returns. All column families are flushed together in one job, which is announced
 //! once per column family. A flush that is not announced, because the database is being closed, is rolled back.
 
-use std::ffi::{OsStr, c_int, c_void};
+use std::ffi::{OsStr, c_char, c_int, c_void};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +17,8 @@ use librocksdb_sys as ffi;
 use rocksdb::{AsRawPtr, DB, FlushOptions, Options};
 
 use super::column;
+use super::damage::Damage;
+use super::split_points::take_error;
 use crate::pre_flush::Hook;
 use crate::{EngineError, Space};
 
@@ -26,6 +28,7 @@ struct Listener {
     // The last job for which the hook has run.
     done: AtomicI64,
     written: Arc<WrittenBytes>,
+    damage: Arc<Damage>,
 }
 
 /// Bytes that RocksDB has written since the start, by reason.
@@ -65,9 +68,15 @@ pub(super) fn flush(db: &DB, hook: &Hook) -> Result<(), EngineError> {
     Ok(db.flush_cfs_opt(&columns, &options)?)
 }
 
-/// Runs `hook` before every flush of a database that is opened with `options`, and counts what it writes in `written`.
-pub(super) fn listen(options: &mut Options, hook: Arc<Hook>, written: Arc<WrittenBytes>) {
-    let listener = Box::new(Listener { hook, done: AtomicI64::new(-1), written });
+/// Runs `hook` before every flush of a database that is opened with `options`, counts what it writes in `written`, and
+/// notes damage that merges meet in `damage`, so that the database does not refuse writes because of it.
+pub(super) fn listen(
+    options: &mut Options,
+    hook: Arc<Hook>,
+    written: Arc<WrittenBytes>,
+    damage: Arc<Damage>,
+) {
+    let listener = Box::new(Listener { hook, done: AtomicI64::new(-1), written, damage });
     let state = Box::into_raw(listener).cast::<c_void>();
     // SAFETY: RocksDB calls every callback without checking for null, so all are given, and each matches its signature.
     // `state` is a `Listener` that any thread may use and that has no other owner. `forget` frees it; RocksDB calls
@@ -84,7 +93,7 @@ pub(super) fn listen(options: &mut Options, hook: Arc<Hook>, written: Arc<Writte
             Some(subcompaction_ignored),
             Some(subcompaction_ignored),
             Some(ingestion_ignored),
-            Some(error_ignored),
+            Some(background_error),
             Some(stall_ignored),
             Some(memtable_ignored),
         );
@@ -161,7 +170,31 @@ unsafe extern "C" fn ingestion_ignored(
 ) {
 }
 
-unsafe extern "C" fn error_ignored(_: *mut c_void, _: u32, _: *mut ffi::rocksdb_status_ptr_t) {}
+/// RocksDB's number for errors of compactions (`BackgroundErrorReason`).
+const REASON_COMPACTION: u32 = 1;
+
+/// An error in the background, after which RocksDB refuses writes unless it is reset here. The input of a compaction stays as
+/// it is when the compaction fails, so damage in it is no reason to refuse writes.
+unsafe extern "C" fn background_error(
+    state: *mut c_void,
+    reason: u32,
+    status: *mut ffi::rocksdb_status_ptr_t,
+) {
+    if reason != REASON_COMPACTION {
+        return;
+    }
+    let mut error: *mut c_char = std::ptr::null_mut();
+    // SAFETY: as in `flush_begins`; the status is valid during the call, and its text is handed over.
+    let (listener, detail) = unsafe {
+        ffi::rocksdb_status_ptr_get_error(status, &raw mut error);
+        (&*state.cast::<Listener>(), take_error(error))
+    };
+    let Some(detail) = detail.filter(|detail| detail.starts_with("Corruption")) else { return };
+    // SAFETY: the status is valid during the call.
+    unsafe { ffi::rocksdb_reset_status(status) };
+    // A panic must not reach C++; the panic hook has already reported it.
+    let _reported = catch_unwind(AssertUnwindSafe(|| listener.damage.merge_failed(&detail)));
+}
 
 unsafe extern "C" fn stall_ignored(_: *mut c_void, _: *const ffi::rocksdb_writestallinfo_t) {}
 

@@ -5,8 +5,10 @@
 #![allow(unsafe_code, reason = "the C interface of RocksDB")]
 
 mod bounds;
+mod damage;
 mod flushes;
 mod history;
+mod offline;
 mod options;
 mod reclaim;
 mod rewriting;
@@ -14,7 +16,8 @@ mod split_points;
 mod stats;
 mod view;
 
-pub use options::EngineOptions;
+pub use offline::{EngineFile, lists_spaces};
+pub use options::{EngineOptions, Tolerance};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,20 +29,21 @@ use rocksdb::{
     WriteOptions,
 };
 
+use self::damage::Damage;
 use self::flushes::WrittenBytes;
 use self::reclaim::{DeletedRange, Reclaimer};
 use self::view::{RocksSnapshot, Tier};
 use crate::pre_flush::Hook;
 use crate::row_rewriter::RewriterCell;
 use crate::{
-    Batch, Change, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange,
-    Snapshot, Space,
+    Batch, Change, DamagedFiles, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter,
+    ScanRange, Snapshot, Space,
 };
 
 /// An open RocksDB directory. Dropping it flushes and closes.
 pub struct RocksEngine {
-    // Dropped first: its thread uses the database.
-    reclaimer: Reclaimer,
+    // Dropped first: its thread uses the database. None in an engine that is only read.
+    reclaimer: Option<Reclaimer>,
     db: Arc<DB>,
     cache: Cache,
     read: ReadOptions,
@@ -48,6 +52,7 @@ pub struct RocksEngine {
     hook: Arc<Hook>,
     rewriter: Arc<RewriterCell>,
     written: Arc<WrittenBytes>,
+    damage: Arc<Damage>,
     history_bytes_max: u64,
 }
 
@@ -69,25 +74,48 @@ impl RocksEngine {
         let hook = Arc::<Hook>::default();
         let mut database = options::for_database(options);
         let written = Arc::<WrittenBytes>::default();
-        flushes::listen(&mut database, Arc::clone(&hook), Arc::clone(&written));
+        let damage = Arc::<Damage>::default();
+        flushes::listen(&mut database, Arc::clone(&hook), Arc::clone(&written), Arc::clone(&damage));
         let db = DB::open_cf_descriptors(&database, dir, spaces).map_err(|error| open_error(dir, error))?;
         let history_bytes_max = options.history_bytes_max;
-        let (read, mut read_in_memory) = (ReadOptions::default(), ReadOptions::default());
-        read_in_memory.set_read_tier(ReadTier::BlockCache);
         let db = Arc::new(db);
         let reclaimer = Reclaimer::start(&db, Arc::clone(&hook))
             .map_err(|cause| EngineError::Io { detail: format!("cannot start a thread: {cause}") })?;
-        Ok(RocksEngine {
-            reclaimer,
+        damage.watch(&db);
+        let engine = RocksEngine::without_threads(db, cache, history_bytes_max);
+        Ok(RocksEngine { reclaimer: Some(reclaimer), hook, rewriter, written, damage, ..engine })
+    }
+
+    /// An engine over `db` that gives no space back, and has no listener.
+    fn without_threads(db: Arc<DB>, cache: Cache, history_bytes_max: u64) -> RocksEngine {
+        let damage = Arc::<Damage>::default();
+        damage.watch(&db);
+        let (read, mut read_in_memory) = (ReadOptions::default(), ReadOptions::default());
+        read_in_memory.set_read_tier(ReadTier::BlockCache);
+        RocksEngine {
+            reclaimer: None,
             db,
             cache,
             read,
             read_in_memory,
-            hook,
-            rewriter,
-            written,
+            hook: Arc::default(),
+            rewriter: Arc::default(),
+            written: Arc::default(),
+            damage,
             history_bytes_max,
-        })
+        }
+    }
+
+    /// The files in which reads and merges have met damage.
+    #[must_use]
+    pub fn damaged_files(&self) -> Arc<DamagedFiles> {
+        Arc::clone(self.damage.files())
+    }
+
+    /// Pauses the merging of files for a while if it has met damage, so that the same merge is not tried every second, and
+    /// forgets damaged files that no longer exist. To be called about once a minute.
+    pub fn pause_failed_merges(&self) -> Result<(), EngineError> {
+        self.damage.pause_merges(&self.db)
     }
 
     /// Deletes the files of [`Space::History`] that were completed more than `age` ago. Reads nothing. May wait for work in the
@@ -95,16 +123,22 @@ impl RocksEngine {
     pub fn delete_old_history(&self, age: Duration) -> Result<(), EngineError> {
         history::delete_older(&self.db, age, self.history_bytes_max)
     }
+
+    fn view(&self, tier: Tier) -> RocksSnapshot {
+        RocksSnapshot::new(Arc::clone(&self.db), Arc::clone(&self.damage), tier)
+    }
 }
 
 impl Engine for RocksEngine {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
-        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read)?;
+        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read);
+        let found = found.map_err(|error| self.damage.failed(error))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
     fn get_in_memory(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
-        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read_in_memory)?;
+        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read_in_memory);
+        let found = found.map_err(|error| self.damage.failed(error))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
@@ -113,23 +147,25 @@ impl Engine for RocksEngine {
         let column = column(&self.db, space);
         let found = self.db.batched_multi_get_cf_opt(column, keys.iter().copied(), ascending, &self.read);
         let copied = |value: DBPinnableSlice<'_>| Bytes::copy_from_slice(&value);
-        found.into_iter().map(|value| Ok(value?.map(copied))).collect()
+        let checked = |value: Result<Option<_>, _>| value.map_err(|error| self.damage.failed(error));
+        found.into_iter().map(|value| Ok(checked(value)?.map(copied))).collect()
     }
 
     fn get_durable(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         // All spaces are flushed together, so this is never older or newer in one space than in another.
         let mut read = ReadOptions::default();
         read.set_read_tier(ReadTier::Persisted);
-        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &read)?;
+        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &read);
+        let found = found.map_err(|error| self.damage.failed(error))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
-        Ok(Arc::new(RocksSnapshot::new(Arc::clone(&self.db), Tier::Disk)))
+        Ok(Arc::new(self.view(Tier::Disk)))
     }
 
     fn try_snapshot(&self) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
-        Ok(Some(Arc::new(RocksSnapshot::new(Arc::clone(&self.db), Tier::Memory))))
+        Ok(Some(Arc::new(self.view(Tier::Memory))))
     }
 
     fn write(&self, batch: Batch) -> Result<(), EngineError> {
@@ -174,7 +210,9 @@ impl Engine for RocksEngine {
     fn reclaim(&self, space: Space, start: &[u8], end: &[u8], keys: DeletedKeys) {
         let (start, end) = (start.to_vec(), end.to_vec());
         let deleted_at = self.db.latest_sequence_number();
-        self.reclaimer.add(DeletedRange { space, start, end, keys, deleted_at });
+        if let Some(reclaimer) = &self.reclaimer {
+            reclaimer.add(DeletedRange { space, start, end, keys, deleted_at });
+        }
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

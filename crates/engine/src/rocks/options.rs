@@ -23,6 +23,15 @@ pub struct EngineOptions {
     pub history_bytes_max: u64,
 }
 
+/// Which faults of its files an engine is opened with that is only read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tolerance {
+    /// All files exist and have the sizes that they should have.
+    None,
+    /// Files may be missing or damaged: reads of their part fail.
+    Damage,
+}
+
 impl Default for EngineOptions {
     fn default() -> Self {
         EngineOptions {
@@ -84,6 +93,16 @@ pub(super) fn for_database(options: &EngineOptions) -> Options {
     db.set_stats_persist_period_sec(0);
     db.set_max_log_file_size(ENGINE_LOG_BYTES_MAX);
     db.set_keep_log_file_num(ENGINE_LOG_FILES_MAX);
+    db
+}
+
+/// The same options for an engine that is only read: nothing is created, and with [`Tolerance::Damage`] files that are
+/// missing or damaged are only noticed when they are read.
+pub(super) fn for_reading(options: &EngineOptions, tolerance: Tolerance) -> Options {
+    let mut db = for_database(options);
+    db.create_if_missing(false);
+    db.create_missing_column_families(false);
+    db.set_paranoid_checks(tolerance == Tolerance::None);
     db
 }
 

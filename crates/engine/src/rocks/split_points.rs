@@ -162,14 +162,26 @@ pub(super) fn bytes_between(db: &DB, space: Space, start: &[u8], end: &[u8]) -> 
             &raw mut error,
         );
     }
-    if error.is_null() {
-        return Ok(bytes);
+    // SAFETY: the error is null or was set by the call above.
+    match unsafe { take_error(error) } {
+        None => Ok(bytes),
+        Some(detail) => Err(EngineError::Io { detail }),
     }
-    // SAFETY: a non-null error is a C string that RocksDB allocated and handed over.
-    let detail = unsafe {
+}
+
+/// The text of an error of the C interface, which is freed.
+///
+/// # Safety
+///
+/// `error` is null, or a C string that RocksDB allocated and handed over.
+pub(super) unsafe fn take_error(error: *mut c_char) -> Option<String> {
+    if error.is_null() {
+        return None;
+    }
+    // SAFETY: promised by the caller.
+    unsafe {
         let detail = std::ffi::CStr::from_ptr(error).to_string_lossy().into_owned();
         ffi::rocksdb_free(error.cast());
-        detail
-    };
-    Err(EngineError::Io { detail })
+        Some(detail)
+    }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use rocksdb::{DB, DBRawIterator, ReadOptions, ReadTier};
 
 use super::bounds::{first_excluded, first_included, successor};
+use super::damage::Damage;
 use super::{column, split_points};
 use crate::prefetch::prefetch_line;
 use crate::{Direction, EngineError, Pair, Scan, ScanRange, Snapshot, Space, scan_range};
@@ -39,10 +40,11 @@ pub(super) struct RocksSnapshot {
     snapshot: rocksdb::Snapshot<'static>,
     db: Arc<DB>,
     tier: Tier,
+    damage: Arc<Damage>,
 }
 
 impl RocksSnapshot {
-    pub(super) fn new(db: Arc<DB>, tier: Tier) -> Self {
+    pub(super) fn new(db: Arc<DB>, damage: Arc<Damage>, tier: Tier) -> Self {
         let snapshot = db.snapshot();
         // SAFETY: the snapshot borrows the `DB` inside the `Arc`, whose address does not change
         // and which lives until `self.db` is dropped, after `self.snapshot`. No method hands the
@@ -51,34 +53,19 @@ impl RocksSnapshot {
         let mut read = ReadOptions::default();
         read.set_snapshot(&snapshot);
         tier.apply_to(&mut read);
-        RocksSnapshot { read, snapshot, db, tier }
+        RocksSnapshot { read, snapshot, db, tier, damage }
     }
 }
 
 impl Snapshot for RocksSnapshot {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
-        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read)?;
+        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read);
+        let found = found.map_err(|error| self.damage.failed(error))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
     fn scan(self: Arc<Self>, space: Space, range: ScanRange<'_>, direction: Direction) -> Box<dyn Scan> {
-        let mut read = ReadOptions::default();
-        self.tier.apply_to(&mut read);
-        if let Some(start) = first_included(range.0) {
-            read.set_iterate_lower_bound(start);
-        }
-        if let Some(end) = first_excluded(range.1) {
-            read.set_iterate_upper_bound(end);
-        }
-        read.set_readahead_size(READAHEAD_BYTES);
-        read.set_auto_readahead_size(false);
-        let iterator = self.snapshot.raw_iterator_cf_opt(column(&self.db, space), read);
-        // SAFETY: the iterator borrows the `DB` and the snapshot, both owned by `self`, which the
-        // scan keeps alive in `_snapshot`, dropped after `iterator`.
-        let iterator: DBRawIterator<'static> = unsafe { mem::transmute(iterator) };
-        let step = if scan_range::is_empty(range) { Step::Ended } else { Step::Start };
-        let prefetch_offset = None;
-        Box::new(RocksScan { iterator, direction, step, within: None, prefetch_offset, _snapshot: self })
+        scan_with(self, space, range, direction, ReadOptions::default())
     }
 
     fn split_points(
@@ -108,6 +95,32 @@ impl Snapshot for RocksSnapshot {
     }
 }
 
+/// Scans `range` of a snapshot. `read` says how blocks are read.
+pub(super) fn scan_with(
+    snapshot: Arc<RocksSnapshot>,
+    space: Space,
+    range: ScanRange<'_>,
+    direction: Direction,
+    mut read: ReadOptions,
+) -> Box<dyn Scan> {
+    snapshot.tier.apply_to(&mut read);
+    if let Some(start) = first_included(range.0) {
+        read.set_iterate_lower_bound(start);
+    }
+    if let Some(end) = first_excluded(range.1) {
+        read.set_iterate_upper_bound(end);
+    }
+    read.set_readahead_size(READAHEAD_BYTES);
+    read.set_auto_readahead_size(false);
+    let iterator = snapshot.snapshot.raw_iterator_cf_opt(column(&snapshot.db, space), read);
+    // SAFETY: the iterator borrows the `DB` and the snapshot, both owned by `snapshot`, which the
+    // scan keeps alive in `snapshot`, dropped after `iterator`.
+    let iterator: DBRawIterator<'static> = unsafe { mem::transmute(iterator) };
+    let step = if scan_range::is_empty(range) { Step::Ended } else { Step::Start };
+    let prefetch_offset = None;
+    Box::new(RocksScan { iterator, direction, step, within: None, prefetch_offset, snapshot })
+}
+
 struct RocksScan {
     // Dropped before the snapshot it walks.
     iterator: DBRawIterator<'static>,
@@ -117,7 +130,7 @@ struct RocksScan {
     within: Option<Within>,
     // The offset in values that the caller will read, if it gave a hint.
     prefetch_offset: Option<usize>,
-    _snapshot: Arc<RocksSnapshot>,
+    snapshot: Arc<RocksSnapshot>,
 }
 
 /// A range of keys: the first key inside and the first key outside.
@@ -158,7 +171,7 @@ impl Scan for RocksScan {
             return Ok(Some((key, value)));
         }
         self.step = Step::Ended;
-        self.iterator.status()?;
+        self.iterator.status().map_err(|error| self.snapshot.damage.failed(error))?;
         Ok(None)
     }
 

@@ -2,6 +2,7 @@
 //! themselves.
 
 mod drive;
+mod examine;
 mod high_water_mark;
 mod inbox;
 mod index;
@@ -19,6 +20,7 @@ mod crashes;
 #[path = "../../tests/fleet/mod.rs"]
 mod fleet;
 
+pub use examine::{ExaminedGroup, ExaminedLog};
 pub use log::{FileLog, FileLogOptions};
 pub use recover::{exists, has_replicas};
 pub use store::{FileStore, StoreOptions};

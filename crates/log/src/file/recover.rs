@@ -14,6 +14,7 @@ use crate::recovery::{Scanner, SegmentEnd};
 use crate::segment::{FORMAT_VERSION, HeaderError, SegmentHeader, segment_number, segment_path};
 
 /// The log as it was read.
+#[derive(Default)]
 pub(super) struct RecoveredLog {
     pub index: Index,
     /// The header of the last segment; `None` if there is no segment.
@@ -52,7 +53,7 @@ fn segments(files: &dyn Files, dir: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 pub(super) fn read_segments(files: &dyn Files, dir: &Path) -> Result<RecoveredLog, LogError> {
-    let mut found = RecoveredLog { index: Index::default(), last: None, torn_at: None };
+    let mut found = RecoveredLog::default();
     let paths = segment_paths(files, dir)?;
     for (nth, (number, path)) in paths.iter().enumerate() {
         let is_last = nth + 1 == paths.len();
@@ -63,8 +64,8 @@ pub(super) fn read_segments(files: &dyn Files, dir: &Path) -> Result<RecoveredLo
     Ok(found)
 }
 
-/// The segments in `dir`, lowest first. A missing number is damage.
-fn segment_paths(files: &dyn Files, dir: &Path) -> Result<Vec<(u64, PathBuf)>, LogError> {
+/// The segments in `dir`, lowest first.
+pub(super) fn segment_files(files: &dyn Files, dir: &Path) -> Result<Vec<(u64, PathBuf)>, LogError> {
     let mut paths: Vec<(u64, PathBuf)> = Vec::new();
     for path in files.list(dir)? {
         if let Some(number) = segment_number(&path) {
@@ -72,6 +73,12 @@ fn segment_paths(files: &dyn Files, dir: &Path) -> Result<Vec<(u64, PathBuf)>, L
         }
     }
     paths.sort();
+    Ok(paths)
+}
+
+/// As [`segment_files`]. A missing number is damage.
+fn segment_paths(files: &dyn Files, dir: &Path) -> Result<Vec<(u64, PathBuf)>, LogError> {
+    let paths = segment_files(files, dir)?;
     for pair in paths.windows(2) {
         if pair[1].0 != pair[0].0 + 1 {
             return Err(damaged(&pair[1].1, 0, "the segment before it is missing"));
@@ -103,7 +110,8 @@ impl RecoveredLog {
         }
     }
 
-    fn read_segment(
+    /// Adds the records of the next segment. Fails if it is damaged, or does not follow the segments before it.
+    pub(super) fn read_segment(
         &mut self,
         number: u64,
         path: &Path,

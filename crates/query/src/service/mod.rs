@@ -103,6 +103,8 @@ pub struct ServerFacts {
     pub metrics: MetricsHistory,
     /// Returns a description of a problem with the memory of the process, if there is one.
     pub memory_trouble: Option<fn() -> Option<String>>,
+    /// The files in which the storage engine has met damage.
+    pub damaged_files: Arc<engine::DamagedFiles>,
 }
 
 /// Counters of the query engine since the process started, for the metrics page and `stats`.

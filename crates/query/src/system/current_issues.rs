@@ -9,6 +9,7 @@ use cluster::{
     Catalog, CatalogOutage, Node, Readiness, ReplicaState, ServerId, ShardState, TableHandle, readiness,
 };
 use datum::{Datum, Object, Text, Time};
+use engine::DamagedFile;
 use io::{Nanos, task};
 use log::{Stall, StallCause};
 use reql::EvalError;
@@ -62,6 +63,7 @@ impl SystemTable for CurrentIssues {
         issues.extend(log_file(cx, identifiers));
         issues.extend(memory(cx, identifiers));
         issues.extend(disk(cx, identifiers));
+        issues.extend(damage(cx, identifiers));
         if !cx.serves_remote {
             // Both may wait for servers that hang, so they run at the same time.
             let unseen = on_thread(cx, |node| node.connectivity().missing());
@@ -127,6 +129,35 @@ fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
     };
     let name = server_name(cx, identifiers);
     Some(Issue { is_critical: true, ..of_server(cx, "disk_error", name, message, description) })
+}
+
+/// One issue for each damaged file of this server.
+fn damage(cx: &Cx, identifiers: Identifiers) -> Vec<Issue> {
+    let server = cx.node().name();
+    let issue = |file: DamagedFile| {
+        let tables = tables_in(&cx.catalog(), &file);
+        let of =
+            if tables.is_empty() { String::new() } else { format!(" It has rows of {}.", listed(&tables)) };
+        let description = format!(
+            "Server `{server}` has a damaged file, `{}`. Reads of its damaged part fail, and all others are served.{of} If \
+             other servers have replicas of all tables of this server, stop it and let it join again with an empty \
+             data directory. Otherwise stop it, and write out the readable rows with `rekindle salvage`.",
+            file.name
+        );
+        let issue = of_server(cx, "data_damage", server_name(cx, identifiers), file.detail, description);
+        Issue { is_critical: true, about: format!("{} {}", issue.about, file.name), ..issue }
+    };
+    cx.service.facts.damaged_files.list().into_iter().map(issue).collect()
+}
+
+/// The names of the tables whose keys may be in a damaged file.
+fn tables_in(catalog: &Catalog, file: &DamagedFile) -> Vec<Text> {
+    let Some((first, last)) = &file.keys else { return Vec::new() };
+    let prefix = |key: &[u8]| key.get(..16).map(<[u8]>::to_vec);
+    let (Some(first), Some(last)) = (prefix(first), prefix(last)) else { return Vec::new() };
+    let is_inside = |id: &[u8; 16]| first.as_slice() <= &id[..] && &id[..] <= last.as_slice();
+    let tables = catalog.tables().into_iter().filter(|table| is_inside(table.config.id.as_bytes()));
+    tables.map(|table| format!("{}.{}", table.db.name, table.config.name).into()).collect()
 }
 
 /// Why the log of this server makes no progress, and since when.

@@ -4,13 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ::io::{Files, Lock};
+use inspect::folder::{LOCK, LOCK_OWNER, MARK, MARK_TEXT};
 
-/// The file that marks a folder as a data directory and states its format version.
-const MARK: &str = "rekindle_data_version";
 const MARK_NEW: &str = "rekindle_data_version.new";
-const MARK_TEXT: &[u8] = b"1\n";
-const LOCK: &str = "lock";
-const LOCK_OWNER: &str = "lock_owner";
 
 /// A data directory, locked for this process until it is dropped.
 pub struct DataDirectory {

@@ -27,6 +27,9 @@ impl HistoryAge {
                 if let Err(error) = engine.delete_old_history(age) {
                     tracing::error!("could not delete old changes kept for changefeeds, retrying: {error}");
                 }
+                if let Err(error) = engine.pause_failed_merges() {
+                    tracing::error!("could not pause the merging of damaged files, retrying: {error}");
+                }
             }
         };
         let thread = task::spawn("history-age", run)?;

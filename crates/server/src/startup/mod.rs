@@ -124,6 +124,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     let addresses = cluster_addresses(config, &ports.cluster);
     let peers = stores.link(config, &directory, &machine, addresses.clone(), ports.cluster)?;
     let (engine, compressed) = (stores.engine.clone(), stores.compressed.clone());
+    let damaged_files = stores.rocks.damaged_files();
     let history_age = HistoryAge::limit(stores.rocks.clone(), config.feed_retention.time)?;
     let node = machine.open_node(config, &directory, stores, catalog, &addresses)?;
     let archives = Archives::follow(compressed, &node);
@@ -142,7 +143,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     warn_ignored_tags(config, &node);
     let indexes = IndexThread::start(node.indexes(), node.clock().clone())?;
     let facts = facts(&plan, &port_summary, &addresses, argv, machine.clock.unix());
-    let facts = query::ServerFacts { logs: lines.recent(), ..facts };
+    let facts = query::ServerFacts { logs: lines.recent(), damaged_files, ..facts };
     let metrics = facts.metrics.clone();
     let running = Running::start(config, &plan, &machine, &node, &peers, facts)?;
     pages.sources.observe(observed(&running, &node, &peers));

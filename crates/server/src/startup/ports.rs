@@ -142,5 +142,6 @@ pub fn facts(
         logs: query::RecentLog::default(),
         metrics: query::MetricsHistory::default(),
         memory_trouble: Some(crate::http::swap_warning),
+        damaged_files: Arc::default(),
     }
 }

@@ -152,7 +152,8 @@ impl IndexDef {
     }
 
     /// The entries of `row`, ascending by key, each key once.
-    fn entries(&self, row: &Object) -> Vec<(Bytes, IndexEntry)> {
+    #[must_use]
+    pub fn entries(&self, row: &Object) -> Vec<(Bytes, IndexEntry)> {
         let mut keys: Vec<SecondaryKey> = self.values(row).into_iter().map(|(key, _)| key).collect();
         keys.sort_unstable();
         let mut entries: Vec<(Bytes, IndexEntry)> = Vec::with_capacity(keys.len());

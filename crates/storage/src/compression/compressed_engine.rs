@@ -95,8 +95,9 @@ impl CompressedEngine {
         &*self.compression.engine
     }
 
-    /// The row in `stored`, the value of `key` a moment ago. `None` if it was deleted since.
-    fn decode(&self, key: &[u8], stored: Bytes) -> Result<Option<Bytes>, EngineError> {
+    /// The row in `stored`, the value of `key` a moment ago. `None` if it was deleted since. Fails with
+    /// [`EngineError::Corrupt`], which names the row, if it or its dictionary is damaged.
+    pub fn decode(&self, key: &[u8], stored: Bytes) -> Result<Option<Bytes>, EngineError> {
         self.decode_with(key, stored, |space, key| self.inner().get(space, key))
     }
 

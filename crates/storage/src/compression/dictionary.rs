@@ -147,6 +147,12 @@ pub(super) fn decode_record(table: TableId, number: DictionaryNumber, record: &B
     }
 }
 
+/// Whether `record` is the record of dictionary `number` of `table`, undamaged, and zstd can read its content.
+pub(crate) fn is_intact_dictionary(table: TableId, number: u32, record: &Bytes) -> bool {
+    let content = decode_record(table, DictionaryNumber(number), record);
+    content.is_some_and(|content| zstd_safe::DDict::try_create(&content).is_some())
+}
+
 /// The checksum begins with the key, so that the dictionary of another table is not taken for this one.
 fn checksum(table: TableId, number: DictionaryNumber, start: [u8; 4], rest: &[u8]) -> u32 {
     let key = crc32c::crc32c(&record_key(table, number));

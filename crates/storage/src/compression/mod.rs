@@ -23,4 +23,5 @@ mod training;
 mod view;
 
 pub use compressed_engine::{CompressedEngine, CompressionOptions};
+pub(crate) use dictionary::is_intact_dictionary;
 pub use settling::IsArchive;

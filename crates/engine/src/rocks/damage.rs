@@ -1,0 +1,188 @@
+//! Damage that RocksDB meets while the engine is in use.
+//!
+//! A block that does not match its checksum fails the reads that need it, and no others. A merge of files that meets one would
+//! make RocksDB refuse all writes; the listener in [`super::flushes`] prevents that. The files stay as they are then, and
+//! RocksDB would try the same merge every second. So merging of that space pauses.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rocksdb::DB;
+
+use super::column;
+use crate::{DamagedFile, DamagedFiles, EngineError, Space};
+
+/// How long merging of a space pauses after it has met damage.
+const MERGE_PAUSE: Duration = Duration::from_secs(600);
+
+/// The damage of one engine.
+#[derive(Default)]
+pub(super) struct Damage {
+    files: Arc<DamagedFiles>,
+    db: OnceLock<Weak<DB>>,
+    /// Whether a merge has met damage since the last call of [`Damage::pause_merges`].
+    merge_failed: AtomicBool,
+    paused_since: Mutex<Option<Instant>>,
+}
+
+impl Damage {
+    /// Sets the database, once it is open.
+    pub(super) fn watch(&self, db: &Arc<DB>) {
+        let _only_once = self.db.set(Arc::downgrade(db));
+    }
+
+    pub(super) fn files(&self) -> &Arc<DamagedFiles> {
+        &self.files
+    }
+
+    /// Converts the error of a read, and lists the file that it names.
+    pub(super) fn failed(&self, error: rocksdb::Error) -> EngineError {
+        let error = EngineError::from(error);
+        match &error {
+            EngineError::Corrupt { detail } => self.note(detail),
+            EngineError::Io { detail } if file_in(detail).is_some() => self.note(detail),
+            _ => {}
+        }
+        error
+    }
+
+    /// A merge of files has met damage.
+    pub(super) fn merge_failed(&self, detail: &str) {
+        tracing::error!("the storage engine cannot merge a damaged file, and goes on without: {detail}");
+        self.merge_failed.store(true, Ordering::Relaxed);
+        let name = name_in(detail);
+        if self.files.count(name) {
+            // The keys are found later: this is a thread of RocksDB, which must never be the one that closes the database.
+            self.files.add(DamagedFile { name: name.to_owned(), detail: detail.to_owned(), keys: None });
+        }
+    }
+
+    /// Notes the failed read of a thread that has the database open.
+    fn note(&self, detail: &str) {
+        let name = name_in(detail);
+        if self.files.count(name) {
+            let keys = self.db.get().and_then(Weak::upgrade).and_then(|db| keys_of(&db, name));
+            self.files.add(DamagedFile { name: name.to_owned(), detail: detail.to_owned(), keys });
+        }
+    }
+
+    /// Pauses merging if it has met damage, continues it after a while, and forgets files that no longer exist. To be called about
+    /// once a minute.
+    pub(super) fn pause_merges(&self, db: &DB) -> Result<(), EngineError> {
+        let live = db.live_files()?;
+        let dir = db.path();
+        self.files.retain(|name| {
+            let is_listed = live.iter().any(|file| file.name.trim_start_matches('/') == name);
+            is_listed || (name.ends_with(".blob") && dir.join(name).exists())
+        });
+        for file in self.files.list().into_iter().filter(|file| file.keys.is_none()) {
+            if let Some(keys) = keys_of(db, &file.name) {
+                self.files.set_keys(&file.name, keys);
+            }
+        }
+        let mut paused_since = self.paused_since.lock();
+        if self.merge_failed.swap(false, Ordering::Relaxed) && paused_since.is_none() {
+            set_merging(db, false)?;
+            *paused_since = Some(Instant::now());
+        } else if paused_since.is_some_and(|since| since.elapsed() >= MERGE_PAUSE) {
+            set_merging(db, true)?;
+            *paused_since = None;
+        }
+        Ok(())
+    }
+}
+
+/// The lowest and the highest key of a file.
+fn keys_of(db: &DB, name: &str) -> Option<(Vec<u8>, Vec<u8>)> {
+    let files = db.live_files().ok()?;
+    let file = files.into_iter().find(|file| file.name.trim_start_matches('/') == name)?;
+    Some((file.start_key?, file.end_key?))
+}
+
+fn set_merging(db: &DB, is_on: bool) -> Result<(), EngineError> {
+    let value = if is_on { "false" } else { "true" };
+    for space in [Space::Rows, Space::Index, Space::Meta] {
+        db.set_options_cf(column(db, space), &[("disable_auto_compactions", value)])?;
+    }
+    Ok(())
+}
+
+fn name_in(detail: &str) -> &str {
+    file_in(detail).unwrap_or("an unknown file")
+}
+
+/// The name of the data file in one of RocksDB's messages.
+fn file_in(detail: &str) -> Option<&str> {
+    let end = [".sst", ".blob"].into_iter().find_map(|end| Some(detail.find(end)? + end.len()))?;
+    let start = detail[..end].rfind(['/', ' ']).map_or(0, |at| at + 1);
+    let name = &detail[start..end];
+    Path::new(name).file_name().is_some().then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek, SeekFrom, Write};
+
+    use super::*;
+    use crate::rocks::{EngineOptions, RocksEngine};
+    use crate::{Batch, Engine};
+
+    fn put(engine: &RocksEngine, rows: std::ops::Range<u32>, round: u8) {
+        let mut batch = Batch::new();
+        for row in rows {
+            let value: Vec<u8> = (0..1000_u32).map(|at| (at * (row + 7) % 251) as u8 ^ round).collect();
+            batch.put(Space::Rows, format!("key {row:05}").as_bytes(), value.into());
+        }
+        engine.write(batch).unwrap();
+        engine.flush().unwrap();
+    }
+
+    #[test]
+    fn a_damaged_block_stops_neither_other_reads_nor_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        let options =
+            EngineOptions { cache_bytes: 1 << 20, write_buffer_bytes: 16 << 20, ..EngineOptions::default() };
+        let engine = RocksEngine::open(dir.path(), &options).unwrap();
+        put(&engine, 0..2000, 1);
+        let files = engine.files().unwrap();
+        let file = files.iter().find(|file| file.space == Some(Space::Rows)).unwrap().clone();
+        drop(engine);
+        let mut damaged = std::fs::OpenOptions::new().write(true).open(dir.path().join(&file.name)).unwrap();
+        damaged.seek(SeekFrom::Start(file.bytes / 2)).unwrap();
+        damaged.write_all(&[0xEE; 64]).unwrap();
+        drop(damaged);
+
+        let engine = RocksEngine::open(dir.path(), &options).unwrap();
+        let listed = engine.damaged_files();
+        // Merges of the four files begin by themselves, and meet the damage.
+        for round in 2..9 {
+            put(&engine, 0..2000, round);
+        }
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while listed.list().is_empty() {
+            assert!(Instant::now() < deadline, "no merge has met the damage");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(listed.list()[0].name, file.name);
+        engine.pause_failed_merges().unwrap();
+        assert_eq!(listed.list()[0].keys, Some((b"key 00000".to_vec(), b"key 01999".to_vec())));
+        // Writes and flushes go on, and rows of other blocks are read.
+        put(&engine, 5000..5100, 9);
+        assert!(engine.get(Space::Rows, b"key 05050").unwrap().is_some());
+        assert!(engine.get(Space::Rows, b"key 00001").unwrap().is_some());
+        put(&engine, 6000..6100, 9);
+        assert_eq!(listed.list().len(), 1, "the file is still in use");
+    }
+
+    #[test]
+    fn the_file_is_found_in_messages() {
+        let message =
+            "block checksum mismatch: stored = 1, computed = 2, type = 4  in /d/e/000012.sst offset 0 size 9";
+        assert_eq!(file_in(message), Some("000012.sst"));
+        assert_eq!(file_in("Corruption: 000007.blob: bad"), Some("000007.blob"));
+        assert_eq!(file_in("No space left on device"), None);
+    }
+}
