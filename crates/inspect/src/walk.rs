@@ -196,6 +196,8 @@ mod tests {
     use super::*;
 
     const ROWS: u32 = 5000;
+    /// A key is stored as its difference from the one before, up to so many in a row: one damaged byte may change them all.
+    const SHARED: usize = 8;
 
     fn options() -> EngineOptions {
         EngineOptions { cache_bytes: 8 << 20, write_buffer_bytes: 32 << 20, ..EngineOptions::default() }
@@ -261,7 +263,7 @@ mod tests {
             let known: std::collections::HashMap<_, _> =
                 (0..ROWS).map(|row| (key(row), value(row))).collect();
             let right = walked.doubtful.iter().filter(|(key, value)| known.get(key) == Some(value)).count();
-            assert!(walked.good + right >= ROWS as usize - 1, "{} and {right}", walked.good);
+            assert!(walked.good + right >= ROWS as usize - SHARED, "{} and {right}", walked.good);
             assert_eq!(walked.lost, 0);
         }
     }
@@ -277,7 +279,7 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let walked = walked(dir.path());
         assert!((2..=4).contains(&walked.damages.len()), "{:?}", walked.damages);
-        assert!(walked.good + walked.doubtful.len() >= ROWS as usize - 4);
+        assert!(walked.good + walked.doubtful.len() >= ROWS as usize - 4 * SHARED);
     }
 
     #[test]

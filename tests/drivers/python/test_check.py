@@ -6,10 +6,12 @@
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import tempfile
 import unittest
+import uuid
 from pathlib import Path
 
 from rethinkdb import r
@@ -21,6 +23,8 @@ FAULTS = int(os.environ.get("CHECK_FAULTS", "40"))
 SEED = int(os.environ.get("CHECK_SEED", "1"))
 ROWS = 2500
 LARGE = 4
+# Not among them: texts for operators, the name and the figures of the server, and RocksDB's notes of its options.
+DATA = re.compile(r"\.(sst|blob|segment)$|^MANIFEST|^CURRENT$|^newest$|^identity|^rekindle_data_version$")
 
 
 def run(*words):
@@ -35,6 +39,10 @@ def check(directory):
     return code, json.loads(out) if out else {"errors": errors}
 
 
+def read_rows(text):
+    return [] if text == "[]\n" else [json.loads(line) for line in text.splitlines()]
+
+
 def salvaged(directory):
     """Exit code and outcome of `rekindle salvage`, and the rows of each table by key."""
     target = Path(tempfile.mkdtemp(prefix="rekindle-salvage-"))
@@ -43,8 +51,7 @@ def salvaged(directory):
         rows = {}
         for path in target.glob("*/*.json"):
             table = rows.setdefault(f"{path.parent.name}.{path.stem}", {})
-            for line in path.read_text().splitlines():
-                row = json.loads(line)
+            for row in read_rows(path.read_text()):
                 assert row["id"] not in table, f"{path} has {row['id']} twice"
                 table[row["id"]] = row
         left = [str(path) for path in target.iterdir() if path.name not in {"salvage.json"} and not path.is_dir()]
@@ -195,6 +202,7 @@ class Check(unittest.TestCase):
         """Each single fault is found, no wrong row is written, and none is missing without a word."""
         print(f"CHECK_SEED={SEED} CHECK_FAULTS={FAULTS}")
         tally = {"found": 0, "harmless": 0, "rows lost": 0}
+        harmless = []
         for number in range(FAULTS):
             chance = random.Random(SEED * 100_000 + number)
             name = chance.choice(("stopped", "killed"))
@@ -212,7 +220,11 @@ class Check(unittest.TestCase):
                     continue
                 tally["rows lost"] += self.compare(directory, wanted, fault)
                 tally["found" if code == 1 else "harmless"] += 1
-        print(tally)
+                if code == 0:
+                    harmless.append(fault)
+                    # The end of these two may be an append that was not completed. No row is missing then, as `compare` found.
+                    self.assertTrue("MANIFEST" in fault or ("killed" in fault and ".segment" in fault), "not found")
+        print(tally, "harmless:", *harmless, sep="\n")
 
     def compare(self, directory, wanted, fault):
         """The number of rows that salvage did not find. Each row that it wrote must be right."""
@@ -245,9 +257,10 @@ class DamagedServer(unittest.TestCase):
         with node() as server:
             fill(server)
             wanted = by_key(rows_of(server))["test.articles"]
+            with r.connect("127.0.0.1", server.driver_port) as connection:
+                table_id = uuid.UUID(r.table("articles").info()["id"].run(connection)).bytes
             server.stop()
-            engine = server.directory / "data" / "engine"
-            path = max(engine.glob("*.sst"), key=lambda file: file.stat().st_size)
+            path = max((server.directory / "data" / "engine").glob("*.sst"), key=lambda file: rows_in(file, table_id))
             content = bytearray(path.read_bytes())
             content[len(content) // 3] ^= 0x40
             path.write_bytes(content)
@@ -279,13 +292,19 @@ class DamagedServer(unittest.TestCase):
             self.assertTrue(any(path.name in one["what"] for one in report["damages"]), report)
 
 
+def rows_in(path, table_id):
+    """About the number of keys of a table's rows in a file. The keys of an index go on with its number, which is low."""
+    content = path.read_bytes()
+    return content.count(table_id) - content.count(table_id + bytes(3))
+
+
 def contents(directory):
     return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def damage(directory, chance):
-    """Damages one file: `path: what was done`."""
-    files = [path for path in directory.rglob("*") if path.is_file() and path.stat().st_size > 0]
+    """Damages one file that says something about rows: `path: what was done`."""
+    files = [path for path in directory.rglob("*") if path.stat().st_size > 0 and DATA.search(path.name)]
     kinds = {}
     for path in files:
         kinds.setdefault(path.suffix or path.name.split("-")[0], []).append(path)
@@ -306,6 +325,8 @@ def damage(directory, chance):
         at = min(at, len(bytes_) - size)
         bytes_[at : at + size], bytes_[other : other + size] = bytes_[other : other + size], bytes_[at : at + size]
         del bytes_[len(before) :]
+    if bytes_ == before:
+        return damage(directory, chance)
     path.write_bytes(bytes_)
     return f"{path.relative_to(directory)}: {how} at byte {at} of {len(before)}"
 

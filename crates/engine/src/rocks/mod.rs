@@ -16,7 +16,7 @@ mod split_points;
 mod stats;
 mod view;
 
-pub use offline::{EngineFile, lists_spaces};
+pub use offline::{EngineFile, missing_spaces};
 pub use options::{EngineOptions, Tolerance};
 
 use std::path::Path;

@@ -28,12 +28,13 @@ pub struct EngineFile {
     pub last: Vec<u8>,
 }
 
-/// Whether the engine in `dir` has all spaces. An engine of an early version lacks some until it is opened for writing.
+/// The spaces that the engine in `dir` lacks. An engine of an early version lacks some until it is opened for writing.
 ///
 /// Fails if the list of its files is damaged.
-pub fn lists_spaces(dir: &Path) -> Result<bool, EngineError> {
+pub fn missing_spaces(dir: &Path) -> Result<Vec<Space>, EngineError> {
     let found = DB::list_cf(&Options::default(), dir)?;
-    Ok(Space::ALL.iter().all(|space| found.iter().any(|name| name == space.name())))
+    let is_missing = |space: &Space| found.iter().all(|name| name != space.name());
+    Ok(Space::ALL.into_iter().filter(is_missing).collect())
 }
 
 impl RocksEngine {
@@ -168,7 +169,7 @@ mod tests {
     fn reading_changes_no_file() {
         let dir = tempfile::tempdir().unwrap();
         made(dir.path());
-        assert!(lists_spaces(dir.path()).unwrap());
+        assert_eq!(missing_spaces(dir.path()).unwrap(), []);
         let before = contents(dir.path());
         let engine = RocksEngine::open_read_only(dir.path(), &options(), Tolerance::None).unwrap();
         assert_eq!(rows(&engine), 200);

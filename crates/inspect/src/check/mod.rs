@@ -17,7 +17,7 @@ mod table_check;
 
 use std::sync::Arc;
 
-use engine::rocks::{EngineOptions, RocksEngine, Tolerance, lists_spaces};
+use engine::rocks::{EngineOptions, RocksEngine, Tolerance, missing_spaces};
 use engine::{EngineError, Space};
 use log::LogError;
 use storage::{CompressedEngine, CompressionOptions};
@@ -46,11 +46,6 @@ pub enum CheckError {
     /// A file cannot be read.
     #[error("a file cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    /// The engine lacks spaces that this version adds when it opens it.
-    #[error(
-        "the data directory {path} was last used by an earlier version of Rekindle; start the server once with it"
-    )]
-    Earlier { path: String },
 }
 
 /// An engine that is read, and its rows decompressed.
@@ -106,10 +101,18 @@ pub fn check(folder: &Folder, progress: &mut Progress) -> Result<Report, CheckEr
 fn open_engine(folder: &Folder, report: &mut Report) -> Result<Option<OpenEngine>, CheckError> {
     let dir = folder.engine();
     let in_engine = |cause: &EngineError| format!("the list of the engine's files cannot be read: {cause}");
-    match lists_spaces(&dir) {
-        Ok(true) => {}
-        Ok(false) if report.has(DamageKind::Log) => {}
-        Ok(false) => return Err(CheckError::Earlier { path: folder.path().display().to_string() }),
+    match missing_spaces(&dir) {
+        Ok(missing) if missing.is_empty() => {}
+        Ok(missing) => {
+            let names = missing.iter().map(|space| format!("`{}`", space.name())).collect::<Vec<_>>();
+            let what = format!(
+                "the list of the engine's files has no space {}: its end is missing, or an earlier version of Rekindle \
+                 wrote it; then start the server once",
+                names.join(", ")
+            );
+            report.add(DamageKind::File, None, what);
+            return Ok(None);
+        }
         Err(cause) => {
             report.add(DamageKind::File, None, in_engine(&cause));
             return Ok(None);

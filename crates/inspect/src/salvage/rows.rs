@@ -88,7 +88,8 @@ impl<'a> RowSalvage<'a> {
     /// Tries the lost ranges again, in a copy of the engine that lists other files.
     pub(super) fn read_lost(&mut self, copy: &OpenEngine) -> Result<(), SalvageError> {
         for range in std::mem::take(&mut self.lost) {
-            let from = range.after.clone().unwrap_or_default();
+            // The lowest key after it.
+            let from = range.after.as_deref().map(|after| [after, &[0]].concat()).unwrap_or_default();
             walk(&copy.engine, Space::Rows, (&from, range.before.as_deref()), &mut |found| {
                 self.take_again(copy, found);
             })?;

@@ -51,10 +51,14 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Writes the description of a table, and its file of rows if it has none.
+    /// Writes the description of a table, and an empty list of rows if it has none: `rethinkdb import` refuses files
+    /// without content.
     pub(super) fn describe(&mut self, place: &TablePlace, info: &str) -> Result<()> {
         std::fs::create_dir_all(self.target.join(&place.db))?;
-        OpenOptions::new().create(true).append(true).open(place.path(&self.target, "json"))?;
+        let rows = place.path(&self.target, "json");
+        if !rows.try_exists()? {
+            std::fs::write(rows, "[]\n")?;
+        }
         std::fs::write(place.path(&self.target, "info"), format!("{info}\n"))
     }
 
