@@ -6,6 +6,7 @@
 
 mod bounds;
 mod damage;
+mod file_list;
 mod flushes;
 mod history;
 mod offline;
@@ -62,6 +63,7 @@ impl RocksEngine {
     /// Fails with [`EngineError::Locked`] if another process has it open and with
     /// [`EngineError::Corrupt`] if its files contradict each other.
     pub fn open(dir: &Path, options: &EngineOptions) -> Result<RocksEngine, EngineError> {
+        file_list::verify(dir)?;
         let cache = options::block_cache(options);
         let rewriter = Arc::<RewriterCell>::default();
         let spaces = Space::ALL.map(|space| {

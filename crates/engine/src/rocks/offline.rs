@@ -11,7 +11,7 @@ use rocksdb::{AsRawPtr, ColumnFamilyDescriptor, DB, Options, ReadOptions};
 use super::options::{self, EngineOptions, Tolerance};
 use super::split_points::take_error;
 use super::view::{self, Tier};
-use super::{RocksEngine, open_error};
+use super::{RocksEngine, file_list, open_error};
 use crate::{Direction, EngineError, Scan, ScanRange, Space};
 
 /// A file of an engine that holds pairs.
@@ -32,6 +32,7 @@ pub struct EngineFile {
 ///
 /// Fails if the list of its files is damaged.
 pub fn missing_spaces(dir: &Path) -> Result<Vec<Space>, EngineError> {
+    file_list::verify(dir)?;
     let found = DB::list_cf(&Options::default(), dir)?;
     let is_missing = |space: &Space| found.iter().all(|name| name != space.name());
     Ok(Space::ALL.into_iter().filter(is_missing).collect())
@@ -47,6 +48,7 @@ impl RocksEngine {
         options: &EngineOptions,
         tolerance: Tolerance,
     ) -> Result<RocksEngine, EngineError> {
+        file_list::verify(dir)?;
         let cache = options::block_cache(options);
         let spaces = Space::ALL.map(|space| {
             ColumnFamilyDescriptor::new(space.name(), options::for_space(space, options, &cache))
