@@ -75,7 +75,7 @@ pub fn walk(
 }
 
 /// The lowest key of all files of a space.
-fn lowest_key(engine: &RocksEngine, space: Space) -> Result<Vec<u8>, EngineError> {
+pub(crate) fn lowest_key(engine: &RocksEngine, space: Space) -> Result<Vec<u8>, EngineError> {
     let files = engine.files()?.into_iter().filter(|file| file.space == Some(space));
     Ok(files.map(|file| file.first).min().unwrap_or_default())
 }
@@ -108,7 +108,11 @@ fn read_damaged(
 }
 
 /// The first key after a damaged block that begins after `after`. `None` if there is none.
-fn next_readable(engine: &RocksEngine, space: Space, after: &[u8]) -> Result<Option<Bytes>, EngineError> {
+pub(crate) fn next_readable(
+    engine: &RocksEngine,
+    space: Space,
+    after: &[u8],
+) -> Result<Option<Bytes>, EngineError> {
     // The highest probe that failed, and the first that succeeded.
     let mut failed = after.to_vec();
     failed.push(0);

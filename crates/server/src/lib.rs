@@ -6,6 +6,7 @@
 // The event loop in `worker::drive` watches a file descriptor that is not a socket.
 #![deny(unsafe_code)]
 
+mod background_check;
 pub mod config;
 mod connection;
 mod counters;

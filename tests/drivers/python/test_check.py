@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 import uuid
 from pathlib import Path
@@ -290,6 +291,41 @@ class DamagedServer(unittest.TestCase):
             code, report = check(server.directory / "data")
             self.assertEqual(code, 1, report)
             self.assertTrue(any(path.name in one["what"] for one in report["damages"]), report)
+
+
+def metric(server, name):
+    _, page = server.http("/metrics")
+    return float(re.search(rf"^{name} (\S+)$", page, re.MULTILINE)[1])
+
+
+def await_metric(server, name):
+    """Returns as soon as the metric is not zero."""
+    deadline = time.monotonic() + 60
+    while not metric(server, name):
+        assert time.monotonic() < deadline, f"{name} stays 0"
+        time.sleep(0.05)
+
+
+class BackgroundCheck(unittest.TestCase):
+    """A running server finds damage by itself, without a query that meets it."""
+
+    def test_damage_is_found_without_a_query(self):
+        with node("--background-check", "100MB,1s") as server:
+            fill(server)
+            with r.connect("127.0.0.1", server.driver_port) as connection:
+                table_id = uuid.UUID(r.table("articles").info()["id"].run(connection)).bytes
+            await_metric(server, "rekindle_checks_completed_total")
+            self.assertEqual(metric(server, "rekindle_check_damages_total"), 0)
+            server.stop()
+            path = max((server.directory / "data" / "engine").glob("*.sst"), key=lambda file: rows_in(file, table_id))
+            content = bytearray(path.read_bytes())
+            content[len(content) // 2] ^= 0x40
+            path.write_bytes(content)
+            server.start()
+            await_metric(server, "rekindle_check_damages_total")
+            with r.connect("127.0.0.1", server.driver_port) as connection:
+                issues = list(r.db("rethinkdb").table("current_issues").run(connection))
+                self.assertTrue(any(path.name in issue["description"] for issue in issues), issues)
 
 
 def rows_in(path, table_id):

@@ -1,4 +1,4 @@
-//! Reads the files of an engine that no server has open, and changes none of them.
+//! Reads for checks: the files of an engine that no server has open, without changing them, and all pairs of one that is in use.
 
 use std::ffi::c_char;
 use std::path::Path;
@@ -100,6 +100,15 @@ impl RocksEngine {
         let mut read = ReadOptions::default();
         read.set_verify_checksums(false);
         // Verified reads must not find these blocks in the cache.
+        read.fill_cache(false);
+        let snapshot = Arc::new(self.view(Tier::Disk));
+        view::scan_with(snapshot, space, range, Direction::Ascending, read)
+    }
+
+    /// Scans `range` in ascending order, as a snapshot of this moment has it. Blocks that are read do not go into the cache.
+    #[must_use]
+    pub fn scan_uncached(&self, space: Space, range: ScanRange<'_>) -> Box<dyn Scan> {
+        let mut read = ReadOptions::default();
         read.fill_cache(false);
         let snapshot = Arc::new(self.view(Tier::Disk));
         view::scan_with(snapshot, space, range, Direction::Ascending, read)

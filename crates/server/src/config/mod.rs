@@ -3,18 +3,21 @@
 //! Flags and file lines have the same names and pass the same checks. An error names the flag or line, the problem,
 //! and the correct form.
 
+mod background_check;
 mod file;
 mod memory;
 mod options;
 mod resolve;
 mod retention;
 mod setting;
+mod time_and_size;
 mod value;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use background_check::BackgroundCheck;
 pub use file::read_file;
 pub use memory::{CACHE_BYTES_MIN, available_bytes, total_bytes};
 pub use options::{Arity, MISSING, OPTIONS, OptionSpec};
@@ -40,6 +43,8 @@ pub struct Config {
     pub memory: MemoryLimit,
     /// How long changes are kept for changefeeds.
     pub feed_retention: FeedRetention,
+    /// When the stored data is verified; `None` for never.
+    pub background_check: Option<BackgroundCheck>,
     /// The name of a new server; generated if `None`.
     pub server_name: Option<String>,
     /// The configured tags of a new server; [`Config::tags`] adds the default tag.

@@ -160,6 +160,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         MACHINE,
         "Changes kept for changefeeds that continue after a token: how long, how many at most [default: 24h,1024MB]",
     ),
+    option(
+        "background-check",
+        One("TIME,SIZE|off"),
+        MACHINE,
+        "Checks of the stored data while the server runs: the pause between two, bytes a second [default: 7d,4MB]",
+    ),
     short('c', option("cores", One("NUMBER"), MACHINE, "Processor cores to use [default: all]")),
     option("io-threads", One("NUMBER"), ACCEPTED, "each thread does its own disk operations"),
     option("no-update-check", Nothing, ACCEPTED, "there is no update check"),

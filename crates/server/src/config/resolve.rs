@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Uid, geteuid};
 
+use super::background_check::{self, BackgroundCheck};
 use super::options::{ACCEPTED, OPTIONS, OptionSpec};
 use super::retention::{self, FeedRetention};
 use super::setting::{ConfigError, Settings};
@@ -55,6 +56,9 @@ pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
         feed_retention: given
             .one("changefeed-retention")
             .map_or(Ok(FeedRetention::default()), retention::parse)?,
+        background_check: given
+            .one("background-check")
+            .map_or(Ok(Some(BackgroundCheck::default())), background_check::parse)?,
         server_name: given.one("server-name").map(value::name).transpose()?,
         server_tags: given.many("server-tag").map(value::name).collect::<Result<_, _>>()?,
         initial_password: given.one("initial-password").map(value::password),

@@ -17,6 +17,7 @@ use storage::RowCacheStats;
 use super::openmetrics::{Kind, Page};
 use super::process::Process;
 use super::{feeds, links};
+use crate::background_check::CheckCounters;
 use crate::counters::{Counters, LatencySum};
 use crate::service::QueryKind;
 
@@ -46,6 +47,8 @@ pub struct Observed {
     pub node: Weak<Node>,
     /// The service that runs queries, until it stops.
     pub queries: Weak<query::Service>,
+    /// What the background checks have done.
+    pub checks: Arc<CheckCounters>,
 }
 
 impl Sources {
@@ -87,6 +90,7 @@ impl Sources {
             write_row_cache(&mut page, rows);
             write_levels(&mut page, &engine);
             write_compression(&mut page, engine.compression);
+            write_checks(&mut page, &observed.checks);
             write_written(&mut page, engine.written, observed.log.stats().append_bytes);
             if let Some(node) = observed.node.upgrade() {
                 feeds::write(&mut page, &node.feeds().stats());
@@ -112,6 +116,23 @@ impl Default for Sources {
     fn default() -> Self {
         Sources::new()
     }
+}
+
+fn write_checks(page: &mut Page, checks: &CheckCounters) {
+    let counted = |counter: &AtomicU64| counter.load(Relaxed) as f64;
+    page.single(
+        "rekindle_check_bytes",
+        Counter,
+        "Bytes that background checks verified.",
+        counted(&checks.bytes),
+    );
+    page.single(
+        "rekindle_checks_completed",
+        Counter,
+        "Completed background checks.",
+        counted(&checks.completed),
+    );
+    page.single("rekindle_check_damages", Counter, "Damage that they met.", counted(&checks.damages));
 }
 
 fn write_process(page: &mut Page, process: &Process) {

@@ -29,6 +29,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
+use crate::background_check::{BackgroundCheck, CheckCounters};
 use crate::config::{self, Config, Service};
 use crate::http::{self, Backend, Console, Health, NodeStage, Observed, Pages, Sources};
 use crate::listen::{BoundSockets, accept_drivers, raise_file_limit};
@@ -126,6 +127,11 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     let (engine, compressed) = (stores.engine.clone(), stores.compressed.clone());
     let damaged_files = stores.rocks.damaged_files();
     let history_age = HistoryAge::limit(stores.rocks.clone(), config.feed_retention.time)?;
+    let checks = Arc::<CheckCounters>::default();
+    let check = config.background_check.map(|options| {
+        BackgroundCheck::start(options, stores.rocks.clone(), compressed.clone(), checks.clone())
+    });
+    let check = check.transpose()?;
     let node = machine.open_node(config, &directory, stores, catalog, &addresses)?;
     let archives = Archives::follow(compressed, &node);
     peers.reception.open(node.rpc_server());
@@ -146,7 +152,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     let facts = query::ServerFacts { logs: lines.recent(), damaged_files, ..facts };
     let metrics = facts.metrics.clone();
     let running = Running::start(config, &plan, &machine, &node, &peers, facts)?;
-    pages.sources.observe(observed(&running, &node, &peers));
+    pages.sources.observe(observed(&running, &node, &peers, checks));
     let recorder = start_recorder(metrics, &directory, &pages, &machine)?;
     running.listen(&runtime, ports.driver)?;
     let (shared, workers) = (running.shared.clone(), running.workers.clone());
@@ -160,7 +166,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     transfer_leadership(config, &node);
     running.stop(runtime);
     peers.stop();
-    drop((indexes, history_age, archives, recorder));
+    drop((indexes, history_age, check, archives, recorder));
     shut_down_engine(node, engine)?;
     end
 }
@@ -175,7 +181,7 @@ fn start_recorder(
 }
 
 /// The parts of the node that the pages of metrics read.
-fn observed(running: &Running, node: &Arc<Node>, peers: &Peers) -> Observed {
+fn observed(running: &Running, node: &Arc<Node>, peers: &Peers, checks: Arc<CheckCounters>) -> Observed {
     Observed {
         links: peers.links.clone(),
         counters: running.workers.counters(),
@@ -185,6 +191,7 @@ fn observed(running: &Running, node: &Arc<Node>, peers: &Peers) -> Observed {
         memory: running.shared.memory.clone(),
         node: Arc::downgrade(node),
         queries: Arc::downgrade(&running.queries),
+        checks,
     }
 }
 
