@@ -93,9 +93,8 @@ struct ReadRows {
 /// The rows now; `None` if no watcher can read them. They are `last` if they have not changed: they are compared once
 /// here, and not by each watcher.
 fn read(watchers: &[Arc<dyn SystemWatcher>], version: u64, last: Option<ReadRows>) -> Option<ReadRows> {
-    let is_current = |last: &ReadRows| {
-        last.version == version && watchers.iter().all(|watcher| watcher.is_of_catalog())
-    };
+    let is_current =
+        |last: &ReadRows| last.version == version && watchers.iter().all(|watcher| watcher.is_of_catalog());
     if last.as_ref().is_some_and(is_current) {
         return last;
     }
@@ -106,7 +105,7 @@ fn read(watchers: &[Arc<dyn SystemWatcher>], version: u64, last: Option<ReadRows
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use datum::{Datum, Text};
 
@@ -114,7 +113,7 @@ mod tests {
 
     struct Numbers {
         is_of_catalog: bool,
-        reads: AtomicUsize,
+        reads: AtomicU32,
     }
 
     impl SystemWatcher for Numbers {
@@ -124,7 +123,7 @@ mod tests {
 
         /// A row that changes with each second reading.
         fn read(&self) -> Option<SystemTableRows> {
-            let id = Datum::Number((self.reads.fetch_add(1, Ordering::Relaxed) / 2) as f64);
+            let id = Datum::Number(f64::from(self.reads.fetch_add(1, Ordering::Relaxed) / 2));
             let key = PrimaryKey::encode(&id).ok()?;
             Some(SystemTableRows::from([(key, Object::from_iter([(Text::from_static("id"), id)]))]))
         }
@@ -133,7 +132,7 @@ mod tests {
     }
 
     fn watcher(is_of_catalog: bool) -> [Arc<dyn SystemWatcher>; 1] {
-        [Arc::new(Numbers { is_of_catalog, reads: AtomicUsize::new(0) })]
+        [Arc::new(Numbers { is_of_catalog, reads: AtomicU32::new(0) })]
     }
 
     #[test]
