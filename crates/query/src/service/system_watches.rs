@@ -149,7 +149,7 @@ mod tests {
     fn rows_of_the_catalog_are_read_once_for_each_version() {
         let watchers = watcher(true);
         let mut last = None;
-        for (version, changes) in [(1, 0), (1, 0), (1, 0), (2, 0), (2, 0), (3, 1)] {
+        for (version, changes) in [(1, 0_u32), (1, 0), (1, 0), (2, 0), (2, 0), (3, 1)] {
             last = read(&watchers, version, last);
             let expected = PrimaryKey::encode(&Datum::Number(f64::from(changes))).unwrap();
             assert!(last.as_ref().unwrap().rows.contains_key(&expected), "version {version}");
