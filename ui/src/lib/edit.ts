@@ -18,8 +18,9 @@ export class Conflict extends Error {
   }
 }
 
+/** Whether two values are equal. -0 equals 0, which JSON.stringify makes of it. */
 export function same(a: Json | undefined, b: Json | undefined): boolean {
-  if (Object.is(a, b)) return true;
+  if (a === b) return true;
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null || Array.isArray(a) !== Array.isArray(b)) return false;
   const keys = Object.keys(a), others = Object.keys(b);
   return keys.length === others.length && keys.every((key) => Object.hasOwn(b, key) && same((a as Tree)[key], (b as Tree)[key]));
@@ -27,7 +28,8 @@ export function same(a: Json | undefined, b: Json | undefined): boolean {
 
 /** The fields in which `mine` differs from `base`, and the change that leads there; null without a difference. */
 export function difference(base: Row, mine: Row): { fields: Selection; change: Record<string, Term | object> } | null {
-  const fields: Selection = {}, change: Record<string, Term | object> = {};
+  // Without a prototype, so that `__proto__` is a field as any other.
+  const fields: Selection = Object.create(null), change: Record<string, Term | object> = Object.create(null);
   for (const field of new Set([...Object.keys(base), ...Object.keys(mine)])) {
     const before = Object.hasOwn(base, field) ? base[field] : undefined;
     const after = Object.hasOwn(mine, field) ? mine[field] : undefined;

@@ -26,11 +26,12 @@ export function at(row: unknown, path: Path): Json | undefined {
 export function withValue<Row extends Tree>(row: Row, path: Path, value: Json | undefined): Row {
   const [field, ...rest] = path;
   if (field === undefined) return row;
-  const copy: Tree = Object.fromEntries(Object.entries(row));
-  if (rest.length) copy[field] = withValue(hasFields(row[field]) ? row[field] : {}, rest, value);
-  else if (value === undefined) delete copy[field];
-  else copy[field] = value;
-  return copy as Row;
+  const fields = new Map<string, Json>(Object.entries(row));
+  const before = fields.get(field);
+  if (rest.length) fields.set(field, withValue(hasFields(before) ? before : {}, rest, value));
+  else if (value === undefined) fields.delete(field);
+  else fields.set(field, value);
+  return Object.fromEntries(fields) as Row;
 }
 
 /** The fields of rows, `first` before the others, at most `most`. With `isNested`, those of objects in place of the objects. */

@@ -39,7 +39,7 @@ struct SystemFeed {
     plan: SystemPlan,
     queue: ChangeQueue,
     /// The rows as they were read last.
-    known: Mutex<SystemTableRows>,
+    known: Mutex<Arc<SystemTableRows>>,
 }
 
 impl SystemItems {
@@ -66,7 +66,7 @@ impl SystemItems {
             first.extend(initial_values(&cx, &plan, &known)?);
         }
         first.extend(options.include_states.then_some(Element::State("ready")));
-        let feed = Arc::new(SystemFeed { cx, plan, queue, known: Mutex::new(known) });
+        let feed = Arc::new(SystemFeed { cx, plan, queue, known: Mutex::new(Arc::new(known)) });
         feed.cx
             .service
             .watch_system_table((name, shows_ids), &feed)
@@ -118,22 +118,28 @@ impl SystemFeed {
 }
 
 impl SystemWatcher for SystemFeed {
+    fn is_of_catalog(&self) -> bool {
+        self.plan.rows.system.table.is_of_catalog()
+    }
+
     fn read(&self) -> Option<SystemTableRows> {
         self.cx.check_cancel().ok()?;
         rows_by_key(&self.cx, &self.plan).ok()
     }
 
-    fn observe(&self, rows: &SystemTableRows) {
+    fn observe(&self, rows: &Arc<SystemTableRows>) {
         let table = TableRef::System(self.plan.rows.system.clone());
         if let Err(error) = access::check_read(&self.cx, &table) {
             return self.queue.end(error);
         }
         let before = std::mem::replace(&mut *self.known.lock(), rows.clone());
-        let keys: BTreeSet<&PrimaryKey> = before.keys().chain(rows.keys()).collect();
-        for key in keys {
-            let (old, new) = (before.get(key), rows.get(key));
-            if old != new {
-                self.push(key, old, new);
+        if !Arc::ptr_eq(&before, rows) {
+            let keys: BTreeSet<&PrimaryKey> = before.keys().chain(rows.keys()).collect();
+            for key in keys {
+                let (old, new) = (before.get(key), rows.get(key));
+                if old != new {
+                    self.push(key, old, new);
+                }
             }
         }
         self.queue.tick();

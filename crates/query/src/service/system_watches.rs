@@ -19,11 +19,14 @@ pub(crate) type SystemTableRows = BTreeMap<PrimaryKey, Object>;
 
 /// A feed of a system table.
 pub(crate) trait SystemWatcher: Send + Sync {
+    /// Whether the rows stay the same while the catalog's version does.
+    fn is_of_catalog(&self) -> bool;
+
     /// The rows now; `None` if they cannot be read.
     fn read(&self) -> Option<SystemTableRows>;
 
-    /// Called with all rows, whenever they were read. They may be the same as before.
-    fn observe(&self, rows: &SystemTableRows);
+    /// Called with all rows, whenever they were read. Rows that are the same as before are in the same [`Arc`].
+    fn observe(&self, rows: &Arc<SystemTableRows>);
 }
 
 /// The feeds of system tables. Each table with feeds has a thread, which reads it once for all of them: when the catalog
@@ -53,11 +56,14 @@ impl SystemWatches {
 
     /// Reads one table while it has watchers.
     fn run(&self, node: &Node, table: WatchedTable) {
+        let mut last: Option<ReadRows> = None;
         loop {
-            let version = node.catalog_guard().version();
             let Some(watchers) = self.watchers(table) else { return };
-            if let Some(rows) = watchers.iter().find_map(|watcher| watcher.read()) {
-                watchers.iter().for_each(|watcher| watcher.observe(&rows));
+            // After the watchers were found, so that no watcher knows rows of a later version.
+            let version = node.catalog_guard().version();
+            last = read(&watchers, version, last);
+            if let Some(ReadRows { rows, .. }) = &last {
+                watchers.iter().for_each(|watcher| watcher.observe(rows));
             }
             drop(watchers);
             node.await_catalog_version(version + 1, READ_INTERVAL);
@@ -75,5 +81,78 @@ impl SystemWatches {
             return None;
         }
         Some(found)
+    }
+}
+
+/// Rows, and the version of the catalog before they were read.
+struct ReadRows {
+    version: u64,
+    rows: Arc<SystemTableRows>,
+}
+
+/// The rows now; `None` if no watcher can read them. They are `last` if they have not changed: they are compared once
+/// here, and not by each watcher.
+fn read(watchers: &[Arc<dyn SystemWatcher>], version: u64, last: Option<ReadRows>) -> Option<ReadRows> {
+    let is_current =
+        |last: &ReadRows| last.version == version && watchers.iter().all(|watcher| watcher.is_of_catalog());
+    if last.as_ref().is_some_and(is_current) {
+        return last;
+    }
+    let rows = watchers.iter().find_map(|watcher| watcher.read())?;
+    let same = last.map(|last| last.rows).filter(|last| **last == rows);
+    Some(ReadRows { version, rows: same.unwrap_or_else(|| Arc::new(rows)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use datum::{Datum, Text};
+
+    use super::*;
+
+    struct Numbers {
+        is_of_catalog: bool,
+        reads: AtomicU32,
+    }
+
+    impl SystemWatcher for Numbers {
+        fn is_of_catalog(&self) -> bool {
+            self.is_of_catalog
+        }
+
+        /// A row that changes with each second reading.
+        fn read(&self) -> Option<SystemTableRows> {
+            let id = Datum::Number(f64::from(self.reads.fetch_add(1, Ordering::Relaxed) / 2));
+            let key = PrimaryKey::encode(&id).ok()?;
+            Some(SystemTableRows::from([(key, Object::from_iter([(Text::from_static("id"), id)]))]))
+        }
+
+        fn observe(&self, _rows: &Arc<SystemTableRows>) {}
+    }
+
+    fn watcher(is_of_catalog: bool) -> [Arc<dyn SystemWatcher>; 1] {
+        [Arc::new(Numbers { is_of_catalog, reads: AtomicU32::new(0) })]
+    }
+
+    #[test]
+    fn rows_that_have_not_changed_are_not_copied() {
+        let watchers = watcher(false);
+        let first = read(&watchers, 1, None).unwrap().rows;
+        let second = read(&watchers, 1, Some(ReadRows { version: 1, rows: first.clone() })).unwrap().rows;
+        assert!(Arc::ptr_eq(&first, &second));
+        let third = read(&watchers, 1, Some(ReadRows { version: 1, rows: second })).unwrap().rows;
+        assert!(first != third);
+    }
+
+    #[test]
+    fn rows_of_the_catalog_are_read_once_for_each_version() {
+        let watchers = watcher(true);
+        let mut last = None;
+        for (version, changes) in [(1, 0_u32), (1, 0), (1, 0), (2, 0), (2, 0), (3, 1)] {
+            last = read(&watchers, version, last);
+            let expected = PrimaryKey::encode(&Datum::Number(f64::from(changes))).unwrap();
+            assert!(last.as_ref().unwrap().rows.contains_key(&expected), "version {version}");
+        }
     }
 }

@@ -18,6 +18,10 @@ impl SystemTable for ClusterConfig {
         "cluster_config"
     }
 
+    fn is_of_catalog(&self) -> bool {
+        true
+    }
+
     fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         #[allow(clippy::cast_precision_loss, reason = "seconds")]
         let seconds = cx.catalog().heartbeat_secs() as f64;

@@ -21,6 +21,10 @@ impl SystemTable for DbConfigTable {
         "db_config"
     }
 
+    fn is_of_catalog(&self) -> bool {
+        true
+    }
+
     fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let catalog = cx.catalog();
         let row = |db: &cluster::Database| db_row(&db.config.id.to_string(), &db.config.name);

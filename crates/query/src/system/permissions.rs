@@ -21,6 +21,10 @@ impl SystemTable for PermissionsTable {
         "permissions"
     }
 
+    fn is_of_catalog(&self) -> bool {
+        true
+    }
+
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let catalog = cx.catalog();
         let all = Permissions::all();

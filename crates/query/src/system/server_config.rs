@@ -22,6 +22,10 @@ impl SystemTable for ServerConfig {
         "server_config"
     }
 
+    fn is_of_catalog(&self) -> bool {
+        true
+    }
+
     fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let catalog = cx.catalog();
         Ok(catalog

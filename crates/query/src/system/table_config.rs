@@ -104,6 +104,10 @@ impl SystemTable for TableConfigTable {
         "table_config"
     }
 
+    fn is_of_catalog(&self) -> bool {
+        true
+    }
+
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let catalog = cx.catalog();
         Ok(catalog.tables().into_iter().map(|table| config_row(cx, table, identifiers)).collect())

@@ -19,6 +19,10 @@ impl SystemTable for Users {
         "users"
     }
 
+    fn is_of_catalog(&self) -> bool {
+        true
+    }
+
     fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let row = |user: &cluster::User| {
             object([("id", Datum::String(user.name.clone())), ("password", user.has_password.into())])

@@ -84,6 +84,11 @@ pub(crate) trait SystemTable: Send + Sync {
         false
     }
 
+    /// Whether its rows depend on the catalog alone: they stay the same while the catalog's version does.
+    fn is_of_catalog(&self) -> bool {
+        false
+    }
+
     /// Its users.
     fn readers(&self) -> Readers {
         if self.name().starts_with("_debug") { Readers::Admin } else { Readers::Permitted }
