@@ -55,6 +55,8 @@ pub struct CompressionStats {
     pub settled_bytes_before: u64,
     /// The same afterwards.
     pub settled_bytes_after: u64,
+    /// Tables whose rows are yet to be compressed again: now, or when little is written to them.
+    pub unsettled_tables: u64,
 }
 
 /// One level of the tree.

@@ -43,8 +43,8 @@ mod rocks {
     use parking_lot::Mutex;
     use rekindle_engine::rocks::{EngineOptions, RocksEngine};
     use rekindle_engine::{
-        Batch, BufferedEngine, DeletedKeys, Direction, Engine, EngineError, Occasion, RowRewriter, Snapshot,
-        Space,
+        Batch, BufferedEngine, DeletedKeys, Direction, Engine, EngineError, Occasion, RowRewriter, Scan,
+        Snapshot, Space,
     };
 
     use super::*;
@@ -393,6 +393,40 @@ mod rocks {
         assert_eq!(in_memory(&engine, &2_u32.to_be_bytes()).flatten().as_deref(), Some(&b"new"[..]));
         assert!(engine.get(Space::Rows, b"large").unwrap().is_some());
         assert_eq!(in_memory(&engine, b"large"), None, "large values are not cached");
+    }
+
+    /// The keys of a scan and the bytes of its values.
+    fn walk(scan: &mut dyn Scan) -> (Vec<u32>, usize) {
+        let (mut keys, mut bytes) = (Vec::new(), 0);
+        while let Some((key, value)) = scan.next().unwrap() {
+            keys.push(u32::from_be_bytes(key.try_into().unwrap()));
+            bytes += value.len();
+        }
+        (keys, bytes)
+    }
+
+    #[test]
+    fn a_long_scan_of_a_file_continues_where_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = open(dir.path());
+        for number in 0..6000_u32 {
+            put(&engine, &number.to_be_bytes(), &[7; 500]);
+        }
+        drop(engine);
+        let engine = open(dir.path());
+        let (start, end) = (10_u32.to_be_bytes(), 5990_u32.to_be_bytes());
+        let range = (Bound::Included(&start[..]), Bound::Excluded(&end[..]));
+        for direction in [Direction::Ascending, Direction::Descending] {
+            let ordered = |from: u32, to: u32| match direction {
+                Direction::Ascending => (from..to).collect::<Vec<_>>(),
+                Direction::Descending => (from..to).rev().collect(),
+            };
+            let mut scan = engine.snapshot().unwrap().scan(Space::Rows, range, direction);
+            assert_eq!(walk(&mut *scan), (ordered(10, 5990), 5980 * 500));
+            let (start, end) = (20_u32.to_be_bytes(), 4000_u32.to_be_bytes());
+            scan.restart((Bound::Included(&start), Bound::Excluded(&end)));
+            assert_eq!(walk(&mut *scan), (ordered(20, 4000), 3980 * 500));
+        }
     }
 
     #[test]

@@ -68,7 +68,7 @@ class Articles(unittest.TestCase):
         lines = rows.read_bytes().splitlines()
         rows.write_bytes(b"\n".join([*lines, b"a\tb", lines[0], b"\xff"]) + b"\n")
         flags = ["--seconds", "1", "--warmup", "0.5", "--cache-size", "128", "--port-offset", str(free_offset(1)), "--quiet"]
-        ran = self.bench("wiki", str(rows), *flags, "--small-memory", "256", "--json", "out/")
+        ran = self.bench("wiki", str(rows), *flags, "--small-memory", "256", "--archive", "--json", "out/")
         self.assertEqual(ran.returncode, 0, ran.stderr + ran.stdout)
         results = [json.loads(path.read_text()) for path in sorted((self.folder / "out").iterdir())]
         load = next(result for result in results if result["name"] == "Articles, load")
@@ -80,6 +80,11 @@ class Articles(unittest.TestCase):
         self.assertEqual(figures["published, of the lines: MongoDB 3.2.13"], 57.1)
         self.check_xz(load, figures)
         self.assertGreater(figures["written to disk for each byte of JSON"], 0.1)
+        self.assertGreater(figures["until the rows had settled"], 0)
+        archive = next(result for result in results if result["name"] == "Articles, read from an archive")
+        archived = {figure["name"]: figure["value"] for figure in archive["figures"]}
+        share = "data folder without the log, of the JSON"
+        self.assertLess(archived[share], figures[share])
         self.check_tests(results, ran.stderr)
         page = self.bench("report", "out", "-o", "report.html")
         self.assertEqual(page.returncode, 0, page.stderr)
@@ -102,7 +107,8 @@ class Articles(unittest.TestCase):
         limited = [result for result in results if result["name"].endswith(" with 256 MB")]
         if not limited:
             self.assertIn("no tests with 256 MB (--small-memory)", said)
-        self.assertEqual(len(results), 1 + 3 + len(limited))
+        # The load, three tests, and the archive.
+        self.assertEqual(len(results), 1 + 3 + len(limited) + 1)
         for result in results:
             self.assertEqual((result["verification"]["wrong"], result["errors"]), (0, []), result["name"])
         for result in limited:

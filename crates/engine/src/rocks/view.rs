@@ -15,6 +15,10 @@ use crate::{Direction, EngineError, Pair, Scan, ScanRange, Snapshot, Space, scan
 /// Bytes read at once from a file when a block is not cached. By default RocksDB would make read-ahead system calls
 /// from the second block of a scan on, again and again, even if all blocks are cached.
 const READAHEAD_BYTES: usize = 32 << 10;
+/// The same once a scan has read [`LONG_SCAN_BYTES`] of values: a disk reads large pieces much faster.
+const LONG_READAHEAD_BYTES: usize = 512 << 10;
+/// A scan that has read so many bytes will probably read as many again.
+const LONG_SCAN_BYTES: usize = 1 << 20;
 
 /// Where a view looks for values.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,6 +59,29 @@ impl RocksSnapshot {
         tier.apply_to(&mut read);
         RocksSnapshot { read, snapshot, db, tier, damage }
     }
+
+    /// An iterator over the keys inside `bounds`, which must be dropped before this view.
+    fn iterator(
+        &self,
+        space: Space,
+        bounds: &Within,
+        mut read: ReadOptions,
+        readahead_bytes: usize,
+    ) -> DBRawIterator<'static> {
+        self.tier.apply_to(&mut read);
+        if let Some(start) = &bounds.start {
+            read.set_iterate_lower_bound(start.clone());
+        }
+        if let Some(end) = &bounds.end {
+            read.set_iterate_upper_bound(end.clone());
+        }
+        read.set_readahead_size(readahead_bytes);
+        read.set_auto_readahead_size(false);
+        let iterator = self.snapshot.raw_iterator_cf_opt(column(&self.db, space), read);
+        // SAFETY: the iterator borrows the `DB` and the snapshot, both owned by `self`, which the
+        // scan keeps alive in `source`, dropped after `iterator`.
+        unsafe { mem::transmute::<DBRawIterator<'_>, DBRawIterator<'static>>(iterator) }
+    }
 }
 
 impl Snapshot for RocksSnapshot {
@@ -65,7 +92,8 @@ impl Snapshot for RocksSnapshot {
     }
 
     fn scan(self: Arc<Self>, space: Space, range: ScanRange<'_>, direction: Direction) -> Box<dyn Scan> {
-        scan_with(self, space, range, direction, ReadOptions::default())
+        let scan = new_scan(self, space, range, direction, ReadOptions::default());
+        Box::new(RocksScan { may_become_long: true, ..scan })
     }
 
     fn split_points(
@@ -95,30 +123,37 @@ impl Snapshot for RocksSnapshot {
     }
 }
 
-/// Scans `range` of a snapshot. `read` says how blocks are read.
+/// Scans `range` of a snapshot. `read` says how blocks are read: perhaps damaged ones, so it never continues with another
+/// iterator, which might not find a key again.
 pub(super) fn scan_with(
     snapshot: Arc<RocksSnapshot>,
     space: Space,
     range: ScanRange<'_>,
     direction: Direction,
-    mut read: ReadOptions,
+    read: ReadOptions,
 ) -> Box<dyn Scan> {
-    snapshot.tier.apply_to(&mut read);
-    if let Some(start) = first_included(range.0) {
-        read.set_iterate_lower_bound(start);
+    Box::new(new_scan(snapshot, space, range, direction, read))
+}
+
+fn new_scan(
+    snapshot: Arc<RocksSnapshot>,
+    space: Space,
+    range: ScanRange<'_>,
+    direction: Direction,
+    read: ReadOptions,
+) -> RocksScan {
+    let bounds = Within { start: first_included(range.0), end: first_excluded(range.1) };
+    let iterator = snapshot.iterator(space, &bounds, read, READAHEAD_BYTES);
+    RocksScan {
+        iterator,
+        direction,
+        step: if scan_range::is_empty(range) { Step::Ended } else { Step::Start },
+        within: None,
+        prefetch_offset: None,
+        bytes_read: 0,
+        may_become_long: false,
+        source: Source { snapshot, space, bounds },
     }
-    if let Some(end) = first_excluded(range.1) {
-        read.set_iterate_upper_bound(end);
-    }
-    read.set_readahead_size(READAHEAD_BYTES);
-    read.set_auto_readahead_size(false);
-    let iterator = snapshot.snapshot.raw_iterator_cf_opt(column(&snapshot.db, space), read);
-    // SAFETY: the iterator borrows the `DB` and the snapshot, both owned by `snapshot`, which the
-    // scan keeps alive in `snapshot`, dropped after `iterator`.
-    let iterator: DBRawIterator<'static> = unsafe { mem::transmute(iterator) };
-    let step = if scan_range::is_empty(range) { Step::Ended } else { Step::Start };
-    let prefetch_offset = None;
-    Box::new(RocksScan { iterator, direction, step, within: None, prefetch_offset, snapshot })
 }
 
 struct RocksScan {
@@ -130,7 +165,18 @@ struct RocksScan {
     within: Option<Within>,
     // The offset in values that the caller will read, if it gave a hint.
     prefetch_offset: Option<usize>,
+    // The values so far.
+    bytes_read: usize,
+    // Whether the iterator will read ahead further once the scan is long.
+    may_become_long: bool,
+    source: Source,
+}
+
+/// The view and the range of an iterator.
+struct Source {
     snapshot: Arc<RocksSnapshot>,
+    space: Space,
+    bounds: Within,
 }
 
 /// A range of keys: the first key inside and the first key outside.
@@ -159,6 +205,7 @@ impl Scan for RocksScan {
             (Step::Ended, _) => return Ok(None),
             (Step::Start, Direction::Ascending) => self.seek_first(),
             (Step::Start, Direction::Descending) => self.seek_last(),
+            (Step::Onward, Direction::Ascending) if self.has_become_long() => self.next_of_long_scan(),
             (Step::Onward, Direction::Ascending) => self.iterator.next(),
             (Step::Onward, Direction::Descending) => self.iterator.prev(),
         }
@@ -167,11 +214,12 @@ impl Scan for RocksScan {
         if let Some((key, value)) = self.iterator.item()
             && belongs(key)
         {
+            self.bytes_read += value.len();
             prefetch_after(value, self.prefetch_offset);
             return Ok(Some((key, value)));
         }
         self.step = Step::Ended;
-        self.iterator.status().map_err(|error| self.snapshot.damage.failed(error))?;
+        self.iterator.status().map_err(|error| self.source.snapshot.damage.failed(error))?;
         Ok(None)
     }
 
@@ -219,6 +267,21 @@ fn prefetch_after(value: &[u8], prefetch_offset: Option<usize>) {
 }
 
 impl RocksScan {
+    fn has_become_long(&self) -> bool {
+        self.may_become_long && self.bytes_read >= LONG_SCAN_BYTES
+    }
+
+    /// Continues after the present key with an iterator that reads ahead further. Only for an ascending scan: what follows
+    /// in the file is behind a descending one.
+    fn next_of_long_scan(&mut self) {
+        self.may_become_long = false;
+        let Some(key) = self.iterator.key().map(<[u8]>::to_vec) else { return self.iterator.next() };
+        let Source { snapshot, space, bounds } = &self.source;
+        self.iterator = snapshot.iterator(*space, bounds, ReadOptions::default(), LONG_READAHEAD_BYTES);
+        self.iterator.seek(&key);
+        self.iterator.next();
+    }
+
     fn seek_first(&mut self) {
         match self.within.as_ref().and_then(|within| within.start.as_deref()) {
             Some(start) => self.iterator.seek(start),

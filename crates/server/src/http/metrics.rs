@@ -335,6 +335,12 @@ fn write_compression(page: &mut Page, compression: CompressionStats) {
     )
     .sample(&[("form", "before")], compression.settled_bytes_before as f64)
     .sample(&[("form", "after")], compression.settled_bytes_after as f64);
+    page.single(
+        "rekindle_compression_unsettled_tables",
+        Gauge,
+        "Tables whose rows are yet to be compressed again.",
+        compression.unsettled_tables as f64,
+    );
     page.family(
         "rekindle_compression_dictionaries",
         Counter,

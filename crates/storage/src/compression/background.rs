@@ -100,6 +100,9 @@ impl Settler {
         for table in self.settling.tables()? {
             let (seen_bytes, _) = self.compression.seen(table);
             let earlier = self.seen_bytes.insert(table, seen_bytes);
+            if !earlier.is_some_and(|earlier| self.is_quiet(table, earlier)) {
+                self.compression.settled.set_unsettled(table);
+            }
             while earlier.is_some_and(|earlier| self.is_quiet(table, earlier)) && !self.stops.load(Relaxed) {
                 let began = task::now();
                 if !self.settling.step(table, || self.compression.engine.flush())? {

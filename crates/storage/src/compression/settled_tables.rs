@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use engine::CompressionStats;
-use foldhash::HashMap;
-use parking_lot::RwLock;
+use foldhash::{HashMap, HashSet};
+use parking_lot::{Mutex, RwLock};
 
 use super::dictionary::DictionaryNumber;
 use super::in_use::SettledDictionary;
@@ -26,6 +26,8 @@ pub(super) struct SettledTables {
     /// Apart from `encoders`, for which it would be too large.
     archiving: RwLock<Option<Archiving>>,
     pub encoders: PreparedDictionaries<SettledEncoder>,
+    /// The tables whose rows are yet to be compressed again.
+    unsettled: Mutex<HashSet<TableId>>,
     rows: AtomicU64,
     bytes_before: AtomicU64,
     bytes_after: AtomicU64,
@@ -38,6 +40,7 @@ impl SettledTables {
             dictionaries: RwLock::default(),
             archiving: RwLock::default(),
             encoders: PreparedDictionaries::new(encoder_bytes_max),
+            unsettled: Mutex::default(),
             rows: AtomicU64::new(0),
             bytes_before: AtomicU64::new(0),
             bytes_after: AtomicU64::new(0),
@@ -92,6 +95,21 @@ impl SettledTables {
         drop(self.archiving.write().take_if(|archiving| archiving.table == table));
     }
 
+    /// Notes that rows of the table are yet to be compressed again.
+    pub(super) fn set_unsettled(&self, table: TableId) {
+        self.unsettled.lock().insert(table);
+    }
+
+    /// Forgets which tables are unsettled, but for `tables`.
+    pub(super) fn retain_unsettled(&self, tables: &[TableId]) {
+        self.unsettled.lock().retain(|table| tables.contains(table));
+    }
+
+    /// Notes that there is nothing left to do for the table.
+    pub(super) fn set_settled(&self, table: TableId) {
+        self.unsettled.lock().remove(&table);
+    }
+
     /// Bytes of all encoders.
     pub(super) fn bytes(&self) -> usize {
         let archiving = self.archiving.read();
@@ -109,5 +127,6 @@ impl SettledTables {
         stats.settled_rows += self.rows.load(Relaxed);
         stats.settled_bytes_before += self.bytes_before.load(Relaxed);
         stats.settled_bytes_after += self.bytes_after.load(Relaxed);
+        stats.unsettled_tables += self.unsettled.lock().len() as u64;
     }
 }

@@ -92,6 +92,7 @@ impl Settling {
             tables_present(&snapshot).map_err(|error| EngineError::Corrupt { detail: error.to_string() })?;
         let mut known = self.tables.lock();
         known.retain(|table, _| tables.contains(table));
+        self.compression.settled.retain_unsettled(&tables);
         for table in &tables {
             if !known.contains_key(table) {
                 self.compression.load_settled(*table)?;
@@ -104,6 +105,18 @@ impl Settling {
     /// Does one step for a table: trains a dictionary, or has one range rewritten. Returns whether there may be another
     /// step. Costs some lookups if there is nothing to do. `flush` makes a dictionary durable.
     pub(super) fn step(
+        &self,
+        table: TableId,
+        flush: impl FnOnce() -> Result<(), EngineError>,
+    ) -> Result<bool, EngineError> {
+        let is_more = self.advance(table, flush)?;
+        if !is_more {
+            self.compression.settled.set_settled(table);
+        }
+        Ok(is_more)
+    }
+
+    fn advance(
         &self,
         table: TableId,
         flush: impl FnOnce() -> Result<(), EngineError>,
@@ -152,6 +165,7 @@ impl Settling {
         if !is_due {
             return Ok(false);
         }
+        self.compression.settled.set_unsettled(table);
         if self.needs_dictionary(table, progress, tier, bytes) {
             progress.failed_at = Some((tier, bytes));
             let samples = self.sample(&view, whole, tier)?;

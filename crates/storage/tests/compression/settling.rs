@@ -39,7 +39,11 @@ fn settled_rows_are_smaller_and_come_back() {
         (bed.stored_bytes(), numbers(&bed).iter().filter(|number| **number == 0).count());
     assert!(uncompressed > 10, "rows are written before there is a dictionary");
     let snapshot = bed.table.snapshot(whole()).unwrap();
+    let unsettled = || bed.store.engine().stats().compression.unsettled_tables;
+    assert!(bed.compressed.settle().unwrap());
+    assert_eq!(unsettled(), 1);
     bed.settle();
+    assert_eq!(unsettled(), 0);
     bed.check();
     let settled = settled_numbers(&bed);
     assert_eq!(settled.len(), 1);

@@ -64,6 +64,10 @@ pub struct WikiArgs {
     /// Repeat the tests with so little memory for the server and its page cache, in megabytes, in a control group
     #[arg(long, value_name = "MB", value_parser = at_least_one::<u64>)]
     small_memory: Option<u64>,
+    /// At the end, make the table an archive, and measure its size and the test `read` once it has settled, which takes one to
+    /// two seconds for each megabyte. The dictionary is at most a 64th of --cache-size
+    #[arg(long)]
+    archive: bool,
     /// Leave out the mark of xz -9, which takes half a second for each megabyte
     #[arg(long)]
     no_xz: bool,

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use serde_json::json;
 
 use super::WikiArgs;
-use super::server::Memory;
+use super::server::{Memory, Settling};
 use crate::assemble::{Extras, RunDescription, assemble};
 use crate::drive::session::{Driven, Plan};
 use crate::flags::describe_plan;
@@ -53,6 +53,24 @@ pub(super) struct Sizes {
     pub block_share: Option<f64>,
 }
 
+/// The bytes of all documents, which sizes are shares of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DocumentBytes {
+    /// The text that the server gets.
+    pub json: u64,
+    /// The lines of the file, which the published sizes are shares of.
+    pub lines: u64,
+}
+
+/// The sizes of a table that was made an archive.
+pub(super) struct ArchiveSizes {
+    pub documents: DocumentBytes,
+    /// The data folder without the log.
+    pub folder_bytes: u64,
+    /// The time until its rows had settled.
+    pub settling: Settling,
+}
+
 /// Loaded and broken lines, with sizes.
 pub(super) struct LoadOutcome {
     pub rows: u64,
@@ -60,6 +78,7 @@ pub(super) struct LoadOutcome {
     pub broken: BrokenLines,
     pub sizes: Sizes,
     pub quiet: Quiescence,
+    pub settling: Settling,
     pub marks: Marks,
 }
 
@@ -89,6 +108,7 @@ pub(super) fn load_result(
     let mut result = assemble(about, plan, sut, loading::NAMES, driven, extras);
     let peak = result.servers.first().and_then(|server| server.peak_memory_bytes);
     result.figures = load_figures(&outcome.sizes, outcome.marks.xz_share, peak);
+    result.figures.extend(settling_figures(outcome.settling));
     result
 }
 
@@ -108,7 +128,41 @@ fn load_notes(outcome: &LoadOutcome) -> Vec<String> {
             notes.push("the server does not say whether it works in the background".to_owned());
         }
     }
+    notes.extend(settling_note(outcome.settling));
     notes
+}
+
+fn settling_note(settling: Settling) -> Option<String> {
+    (settling.outcome == Quiescence::Busy)
+        .then(|| "the rows had not settled when the folder was measured".to_owned())
+}
+
+/// Nothing for a server whose rows do not settle.
+fn settling_figures(settling: Settling) -> Vec<Figure> {
+    if settling.outcome == Quiescence::Unknown {
+        return Vec::new();
+    }
+    vec![
+        figure("until the rows had settled", Some(settling.seconds), "s"),
+        figure("processor time until the rows had settled", settling.cpu_seconds, "s"),
+    ]
+}
+
+/// The result of the test `read` on a table that was made an archive, with its size.
+pub(super) fn archive_result(mut result: RunResult, sizes: &ArchiveSizes) -> RunResult {
+    let percent = |whole: u64| (whole > 0).then(|| sizes.folder_bytes as f64 / whole as f64 * 100.0);
+    "Articles, read from an archive".clone_into(&mut result.name);
+    result.settings.insert("compression".to_owned(), json!("archive"));
+    result.notes.extend(settling_note(sizes.settling));
+    let mut figures = vec![
+        figure("data folder without the log", Some(sizes.folder_bytes as f64 / 1e6), "MB"),
+        figure("data folder without the log, of the JSON", percent(sizes.documents.json), "%"),
+        figure("data folder without the log, of the lines", percent(sizes.documents.lines), "%"),
+    ];
+    figures.extend(settling_figures(sizes.settling));
+    figures.append(&mut result.figures);
+    result.figures = figures;
+    result
 }
 
 fn load_figures(sizes: &Sizes, xz_share: Option<f64>, peak_memory_bytes: Option<u64>) -> Vec<Figure> {

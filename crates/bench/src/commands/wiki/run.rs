@@ -9,8 +9,11 @@ use anyhow::{Context, bail};
 use serde_json::json;
 
 use super::WikiArgs;
-use super::results::{LoadOutcome, Marks, Sizes, TestOutcome, load_result, test_result};
-use super::server::{Memory, Server, grown};
+use super::results::{
+    ArchiveSizes, DocumentBytes, LoadOutcome, Marks, Sizes, TestOutcome, archive_result, load_result,
+    test_result,
+};
+use super::server::{Memory, Server, Settling, grown};
 use crate::drive::session::{Driven, LoopKind, Plan, drive};
 use crate::drive::workload::Workload;
 use crate::flags::{duration, goal};
@@ -45,6 +48,8 @@ const SYNC: u64 = 138;
 pub(super) struct Wiki<'a> {
     args: &'a WikiArgs,
     code: ExitCode,
+    /// Of the rows that were loaded.
+    documents: DocumentBytes,
 }
 
 /// A load that has ended.
@@ -55,6 +60,7 @@ struct Load {
     driven: Driven,
     state: LoadState,
     quiet: Quiescence,
+    settling: Settling,
     /// Written to disk by the server before the load, and by reason during the load.
     written_before: Option<u64>,
     written_by_reason: Vec<(&'static str, f64)>,
@@ -62,7 +68,7 @@ struct Load {
 
 impl<'a> Wiki<'a> {
     pub(super) fn new(args: &'a WikiArgs) -> Wiki<'a> {
-        Wiki { args, code: ExitCode::SUCCESS }
+        Wiki { args, code: ExitCode::SUCCESS, documents: DocumentBytes::default() }
     }
 
     pub(super) fn all(mut self) -> anyhow::Result<ExitCode> {
@@ -86,6 +92,9 @@ impl<'a> Wiki<'a> {
         if let Some((megabytes, Ok(group))) = &small {
             self.tests_in_small_memory(&folder, &keys, *megabytes, group)?;
         }
+        if self.args.archive {
+            self.archive(&folder, &keys)?;
+        }
         folder.release()?;
         Ok(self.code)
     }
@@ -103,6 +112,7 @@ impl<'a> Wiki<'a> {
         let group = MemoryGroup::open(None).ok();
         let memory = Memory::Whole(group.as_ref());
         let mut server = Server::start(self.args, folder, memory)?;
+        self.documents = DocumentBytes { json: load.state.json_bytes, lines: load.state.file.bytes() };
         let (loaded, keys) = self.loaded(&server, load, written_bytes, marks);
         self.show(&loaded)?;
         self.say("reading all rows once");
@@ -130,6 +140,26 @@ impl<'a> Wiki<'a> {
         self.tests(server, keys, memory, Some(&disk)).with_context(|| {
             format!("with {megabytes} MB (--small-memory), over which the kernel kills the server")
         })
+    }
+
+    /// Makes the table an archive, and measures it once it has settled.
+    fn archive(&mut self, folder: &Path, keys: &Arc<Keys>) -> anyhow::Result<()> {
+        let group = MemoryGroup::open(None).ok();
+        let memory = Memory::Whole(group.as_ref());
+        let mut server = Server::start(self.args, folder, memory)?;
+        // The rows that `read_write` wrote are not to be counted.
+        server.admin.ask(&terms::table_drop(DATABASE, WRITTEN_TABLE)).context("dropping a table")?;
+        let table = terms::table(DATABASE, TABLE);
+        let archive = terms::update(terms::config(table.clone()), json!({"compression": "archive"}));
+        server.admin.ask(&archive).context("making the table an archive")?;
+        self.say("waiting until the archive has settled");
+        let settling = server.settle();
+        quiescence::wait(&server.sut.watched);
+        let folder_bytes = server.folder_bytes() - server.log_bytes();
+        let sizes = ArchiveSizes { documents: self.documents, folder_bytes, settling };
+        server.read_all(&table)?;
+        let result = self.test(&mut server, Test::Read, keys, memory, None)?;
+        self.show(&archive_result(result, &sizes))
     }
 
     fn tests(
@@ -172,8 +202,10 @@ impl<'a> Wiki<'a> {
             Plan { connections: LOAD_CONNECTIONS, seconds: None, drain: LOAD_DRAIN, ..self.plan(server) };
         let driven = self.drive(server, &plan, loading::NAMES, make)?;
         server.admin.ask(&json!([SYNC, [terms::table(DATABASE, TABLE)]])).context("syncing the table")?;
-        self.say("waiting until the server is quiet");
-        let quiet = quiescence::wait(&server.sut.watched);
+        self.say("waiting until the server is quiet and the rows have settled");
+        let mut quiet = quiescence::wait(&server.sut.watched);
+        let settling = server.settle();
+        quiet = quiet.max(quiescence::wait(&server.sut.watched));
         let state = Arc::into_inner(state).context("a thread still has the load")?;
         let mut state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = state.failed.take() {
@@ -188,7 +220,8 @@ impl<'a> Wiki<'a> {
         }
         let written_by_reason = grown(&before.1, &server.written_by_reason());
         let sut = server.sut.clone();
-        Ok(Load { started, plan, sut, driven, state, quiet, written_before: before.0, written_by_reason })
+        let written_before = before.0;
+        Ok(Load { started, plan, sut, driven, state, quiet, settling, written_before, written_by_reason })
     }
 
     /// The result of the load, with the sizes of the files of the server that was restarted since.
@@ -199,7 +232,7 @@ impl<'a> Wiki<'a> {
         written_bytes: Option<u64>,
         marks: &Marks,
     ) -> (RunResult, Keys) {
-        let Load { started, plan, sut, driven, state, quiet, written_by_reason, .. } = load;
+        let Load { started, plan, sut, driven, state, quiet, settling, written_by_reason, .. } = load;
         let outcome = LoadOutcome {
             rows: state.keys.len() as u64,
             acknowledged: state.acknowledged,
@@ -214,6 +247,7 @@ impl<'a> Wiki<'a> {
                 block_share: state.mark.finish(),
             },
             quiet,
+            settling,
             marks: marks.clone(),
         };
         (load_result(self.args, started, &plan, &sut, driven, &outcome), state.keys)

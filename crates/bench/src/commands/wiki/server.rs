@@ -11,6 +11,7 @@ use super::WikiArgs;
 use crate::fleet::{Fleet, folder_bytes};
 use crate::machine::memory_group::MemoryGroup;
 use crate::machine::process;
+use crate::shapes::quiescence::{self, Quiescence};
 use crate::sut::{SutRequest, SystemUnderTest};
 use client::admin::Admin;
 use client::handshake::Login;
@@ -42,6 +43,16 @@ impl<'a> Memory<'a> {
             Memory::Limited { group, .. } => Some(group),
         }
     }
+}
+
+/// A wait until rows had settled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settling {
+    pub outcome: Quiescence,
+    /// Its length.
+    pub seconds: f64,
+    /// Processor time of the server meanwhile.
+    pub cpu_seconds: Option<f64>,
 }
 
 /// A running server.
@@ -87,6 +98,15 @@ impl Server {
             std::thread::sleep(STOP_POLL_INTERVAL);
         }
         Ok(written_bytes)
+    }
+
+    /// Waits until the rows of its tables have settled.
+    pub(super) fn settle(&self) -> Settling {
+        let cpu = || self.sut.watched.first()?.sample().cpu_seconds;
+        let (before, began) = (cpu(), Instant::now());
+        let outcome = quiescence::wait_until_settled(&self.sut.watched);
+        let cpu_seconds = before.zip(cpu()).map(|(before, after)| after - before);
+        Settling { outcome, seconds: began.elapsed().as_secs_f64(), cpu_seconds }
     }
 
     /// Lets the server read all rows of `table` once.
