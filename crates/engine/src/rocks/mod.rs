@@ -37,8 +37,8 @@ use self::view::{RocksSnapshot, Tier};
 use crate::pre_flush::Hook;
 use crate::row_rewriter::RewriterCell;
 use crate::{
-    Batch, Change, DamagedFiles, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter,
-    ScanRange, Snapshot, Space,
+    Batch, Change, DamagedFiles, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook,
+    RowRewriter, ScanRange, Snapshot, Space,
 };
 
 /// An open RocksDB directory. Dropping it flushes and closes.
@@ -224,6 +224,10 @@ impl Engine for RocksEngine {
 
     fn stats(&self) -> EngineStats {
         stats::collect(&self.db, &self.cache, &self.written)
+    }
+
+    fn memory(&self) -> MemoryStats {
+        stats::memory(&self.db, &self.cache)
     }
 }
 

@@ -16,8 +16,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use self::buffers::{BufferedChanges, Buffers, hash_of};
 use crate::{
-    Batch, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot,
-    Space,
+    Batch, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange,
+    Snapshot, Space,
 };
 
 /// A batch larger than `bytes_max` divided by this is not buffered but written directly.
@@ -285,9 +285,13 @@ impl Engine for BufferedEngine {
     }
 
     fn stats(&self) -> EngineStats {
-        let mut stats = self.shared.engine.stats();
-        stats.memory.memtables += self.shared.buffers.lock().total_bytes() as u64;
-        stats
+        EngineStats { memory: self.memory(), ..self.shared.engine.stats() }
+    }
+
+    fn memory(&self) -> MemoryStats {
+        let mut memory = self.shared.engine.memory();
+        memory.memtables += self.shared.buffers.lock().total_bytes() as u64;
+        memory
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::allocator::purge;
+use super::allocator::return_freed;
 use super::budget::{Budget, OverBudget, Owner};
 use super::metered::net;
 
@@ -87,9 +87,7 @@ impl Account {
     /// Fails unless `bytes` more could be reserved now.
     pub fn check_room(&self, bytes: u64) -> Result<(), OverBudget> {
         let owner = self.with_state(|state| state.owner);
-        self.budget.reserve(owner, bytes)?;
-        self.budget.release(owner, bytes);
-        Ok(())
+        self.budget.check(owner, bytes)
     }
 
     /// Moves the reservation, adjusted to the exact bytes held, to `owner`: the query now waits (or runs again).
@@ -130,7 +128,7 @@ impl Account {
     /// cannot reserve memory that the process still holds.
     fn end(&self) {
         if self.with_state(|state| std::mem::take(&mut state.reserved_max)) >= PURGE_BYTES {
-            purge();
+            return_freed();
         }
         self.with_state(|state| {
             state.held = 0;

@@ -21,6 +21,15 @@ impl Owner {
     /// All owners, in the order of their numbers.
     pub const ALL: [Owner; 4] = [Owner::Queries, Owner::Cursors, Owner::Connections, Owner::Feeds];
 
+    /// Reservations of the owner end at this fraction of the budget. Clients that take no responses, or leave cursors open,
+    /// must leave memory for the queries of others.
+    fn share_divisor(self) -> i64 {
+        match self {
+            Owner::Connections | Owner::Cursors => 3,
+            Owner::Queries | Owner::Feeds => 1,
+        }
+    }
+
     /// The name in metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -103,16 +112,44 @@ impl Budget {
         self.refused.load(Relaxed)
     }
 
-    /// Reserves `bytes` for `owner`, or fails and reserves nothing if fewer are left.
+    /// Reserves `bytes` for `owner`, or fails and reserves nothing if fewer are left, or if the owner would have more than
+    /// its share.
     pub fn reserve(&self, owner: Owner, bytes: u64) -> Result<(), OverBudget> {
-        let requested = signed(bytes);
-        let before = self.total.fetch_add(requested, Relaxed);
-        if before.saturating_add(requested) > self.limit.load(Relaxed) {
-            self.total.fetch_sub(requested, Relaxed);
+        let (requested, limit) = (signed(bytes), self.limit.load(Relaxed));
+        let refuse = |reserved, limit| {
             self.refused.fetch_add(1, Relaxed);
-            return Err(OverBudget { requested: bytes, reserved: unsigned(before), limit: self.limit() });
+            Err(OverBudget { requested: bytes, reserved: unsigned(reserved), limit: unsigned(limit) })
+        };
+        let of_owner = &self.owners[owner as usize];
+        let before = of_owner.fetch_add(requested, Relaxed);
+        if before.saturating_add(requested) > limit / owner.share_divisor() {
+            of_owner.fetch_sub(requested, Relaxed);
+            return refuse(before, limit / owner.share_divisor());
         }
-        self.owners[owner as usize].fetch_add(requested, Relaxed);
+        let before = self.total.fetch_add(requested, Relaxed);
+        if before.saturating_add(requested) > limit {
+            of_owner.fetch_sub(requested, Relaxed);
+            self.total.fetch_sub(requested, Relaxed);
+            return refuse(before, limit);
+        }
+        Ok(())
+    }
+
+    /// Fails unless `owner` could reserve `bytes` more now.
+    pub fn check(&self, owner: Owner, bytes: u64) -> Result<(), OverBudget> {
+        self.reserve(owner, bytes)?;
+        self.release(owner, bytes);
+        Ok(())
+    }
+
+    /// Fails if `owner` has more than its share already: reservations that were moved to it are not checked.
+    pub fn check_share(&self, owner: Owner) -> Result<(), OverBudget> {
+        let (reserved, share) =
+            (self.reserved_by(owner), self.limit() / owner.share_divisor().unsigned_abs());
+        if reserved > share {
+            self.refused.fetch_add(1, Relaxed);
+            return Err(OverBudget { requested: 0, reserved, limit: share });
+        }
         Ok(())
     }
 
@@ -210,24 +247,41 @@ mod tests {
         let budget = Budget::new(100);
         assert_eq!(budget.reserve(Owner::Queries, 60), Ok(()));
         let refused = OverBudget { requested: 41, reserved: 60, limit: 100 };
-        assert_eq!(budget.reserve(Owner::Cursors, 41), Err(refused));
-        assert_eq!(budget.reserve(Owner::Cursors, 40), Ok(()));
+        assert_eq!(budget.reserve(Owner::Feeds, 41), Err(refused));
+        assert_eq!(budget.reserve(Owner::Feeds, 40), Ok(()));
         budget.release(Owner::Queries, 60);
-        assert_eq!((budget.reserved_by(Owner::Queries), budget.reserved_by(Owner::Cursors)), (0, 40));
+        assert_eq!((budget.reserved_by(Owner::Queries), budget.reserved_by(Owner::Feeds)), (0, 40));
         assert_eq!(budget.refused(), 1);
     }
 
     #[test]
     fn a_dropped_reservation_is_released() {
         let budget = Budget::new(100);
-        let mut reservation = Reservation::new(budget.clone(), Owner::Connections);
+        let mut reservation = Reservation::new(budget.clone(), Owner::Feeds);
         reservation.set(150);
-        assert_eq!(budget.reserved_by(Owner::Connections), 150, "the whole buffer is counted");
+        assert_eq!(budget.reserved_by(Owner::Feeds), 150, "the whole buffer is counted");
         assert!(reservation.grow_to(151).is_err());
         reservation.set(10);
         assert_eq!(reservation.grow_to(100), Ok(()));
         drop(reservation);
-        assert_eq!(budget.reserved_by(Owner::Connections), 0);
+        assert_eq!(budget.reserved_by(Owner::Feeds), 0);
+    }
+
+    #[test]
+    fn connections_and_cursors_have_a_third_of_the_budget_each() {
+        for owner in [Owner::Connections, Owner::Cursors] {
+            let budget = Budget::new(120);
+            assert_eq!(budget.reserve(owner, 30), Ok(()));
+            assert_eq!((budget.check(owner, 10), budget.check_share(owner)), (Ok(()), Ok(())));
+            let refused = OverBudget { requested: 11, reserved: 30, limit: 40 };
+            assert_eq!(budget.check(owner, 11), Err(refused));
+            budget.reserve_unchecked(owner, 80);
+            assert_eq!(budget.check_share(owner), Err(OverBudget { requested: 0, reserved: 110, limit: 40 }));
+            assert_eq!(budget.reserve(Owner::Queries, 10), Ok(()));
+            assert!(budget.reserve(Owner::Queries, 1).is_err());
+            budget.release(owner, 110);
+            assert_eq!((budget.check(owner, 40), budget.check(Owner::Queries, 110)), (Ok(()), Ok(())));
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! and the correct form.
 
 mod background_check;
+mod control_group;
 mod file;
 mod memory;
 mod options;

@@ -6,17 +6,14 @@ use std::sync::Arc;
 use ::io::memory::{Account, Budget, Owner, Reservation};
 use bytes::Bytes;
 use protocol::{Failure, Token};
-use reql::{Cancel, ErrorClass, EvalError};
+use reql::{Cancel, ErrorClass};
 
 use super::completions::{Completion, CompletionQueue, QueryMetrics};
-use super::response_frame;
 use super::stream::Stream;
 use super::token_table::{Fetch, Job};
+use super::{response_frame, room};
 use crate::service::{Answer, BlockingWork, Session, Work};
 use crate::worker_state::Shared;
-
-/// An answer of at least this size is only encoded if the memory budget has room for it.
-const LARGE_ANSWER_BYTES: u64 = 1 << 20;
 
 /// Identifies a piece of work on a pool thread and where its response goes.
 pub struct PoolJob {
@@ -32,6 +29,14 @@ pub struct PoolJob {
     pub noreply: bool,
 }
 
+/// The batch of a stream that an answer has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StreamStage {
+    /// The first one, or the answer is no stream.
+    First,
+    Later,
+}
+
 impl PoolJob {
     /// Runs a query that was read on the connection's thread.
     pub fn run(self, shared: &Shared, cancel: Arc<Cancel>, work: BlockingWork) {
@@ -40,19 +45,20 @@ impl PoolJob {
             let account = Account::new(memory.clone());
             let counting = account.enter();
             let answer = guarded(|| work(cancel));
-            let encoded = self.encode(answer, &account, memory);
+            let encoded = self.encode(answer, StreamStage::First, &account, memory);
             drop(counting);
             encoded.send(account);
         });
     }
 
-    /// Reads and runs a query that is too long to be read on the connection's thread.
+    /// Reads and runs a query that is too long to be read on the connection's thread. Its text comes with its
+    /// reservation.
     pub fn run_unread(
         mut self,
         shared: &Shared,
         cancel: Arc<Cancel>,
         session: Arc<dyn Session>,
-        body: Bytes,
+        (body, text_hold): (Bytes, Reservation),
     ) {
         let (memory, service) = (shared.memory.clone(), shared.service.clone());
         shared.pool.run(move || {
@@ -71,8 +77,8 @@ impl PoolJob {
                     Work::Blocking(work) => work(cancel),
                 }
             });
-            let encoded = self.encode(answer, &account, memory);
-            drop(counting);
+            let encoded = self.encode(answer, StreamStage::First, &account, memory);
+            drop((counting, text_hold));
             encoded.send(account);
         });
     }
@@ -97,7 +103,7 @@ impl PoolJob {
                 }
                 answer => answer,
             };
-            let encoded = self.encode(answer, &account, memory);
+            let encoded = self.encode(answer, StreamStage::Later, &account, memory);
             drop(counting);
             encoded.send(account);
         });
@@ -113,14 +119,29 @@ impl PoolJob {
     }
 
     /// Encodes the answer. From here on the connection's budget is charged for the frame.
-    fn encode(self, answer: Result<Answer, Failure>, account: &Account, memory: Arc<Budget>) -> Encoded {
-        let answer = answer.and_then(|answer| with_room(answer, account));
-        let failed = answer.is_err();
+    fn encode(
+        self,
+        answer: Result<Answer, Failure>,
+        stream: StreamStage,
+        account: &Account,
+        memory: Arc<Budget>,
+    ) -> Encoded {
+        let answer = room::with_room(answer, &memory);
+        let mut failed = answer.is_err();
         let mut frame = Vec::new();
         // The cursor of a noreply query is dropped: no client can ask for its next batch.
-        let cursor = if self.noreply { None } else { response_frame::write(&mut frame, self.token, answer) };
-        let mut hold = Reservation::new(memory, Owner::Connections);
-        hold.set(frame.capacity() as u64);
+        let mut cursor =
+            if self.noreply { None } else { response_frame::write(&mut frame, self.token, answer) };
+        let mut hold = Reservation::new(memory.clone(), Owner::Connections);
+        let mut has_room = room::charge(&mut hold, &frame, frame.capacity());
+        if has_room.is_ok() && cursor.is_some() && stream == StreamStage::First {
+            has_room = memory.check_share(Owner::Cursors);
+        }
+        if let Err(over) = has_room {
+            (frame, cursor, failed) = (room::refusal(self.token, over), None, true);
+            hold.set(frame.capacity() as u64);
+        }
+        // From here on the connection has it.
         account.disown(frame.capacity() as u64);
         Encoded { job_info: self, frame, hold, cursor, failed }
     }
@@ -149,17 +170,6 @@ impl Encoded {
         let stream = cursor.map(|cursor| Stream::idle(cursor, account));
         completions.push(Completion { token, job, frame, hold, stream, metrics, noreply, is_waiting: false });
     }
-}
-
-/// Checks that a large value fits into the budget: parts that are shared in memory are repeated in the encoding.
-fn with_room(answer: Answer, account: &Account) -> Result<Answer, Failure> {
-    if let Answer::Atom { value, .. } = &answer {
-        let bytes = value.json_size_to(u32::MAX as usize) as u64;
-        if bytes >= LARGE_ANSWER_BYTES {
-            account.check_room(bytes).map_err(EvalError::memory)?;
-        }
-    }
-    Ok(answer)
 }
 
 /// Runs `work`. A panic is a bug of the server: the query fails and the connection stays open.
