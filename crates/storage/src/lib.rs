@@ -63,7 +63,7 @@ pub use scan::RowScan;
 pub use shard_range::ShardRange;
 pub use snapshot::TableSnapshot;
 pub use store::Store;
-pub use sweep::{
+pub use sweep::{drop_index_entries, drop_rows, row_bounds, 
     drop_index, drop_table, forget_group, groups_present, indexes_present, reclaim_index, reclaim_table,
     tables_present,
 };

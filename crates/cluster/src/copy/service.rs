@@ -9,11 +9,15 @@ use bytes::Bytes;
 use datum::{KeyRange, PrimaryKey};
 use io::{Clock, task};
 use log::{GroupId, GroupStatus, Log, LogBase, Lsn, PeerId};
-use shard::{CopyEnd, CopyRange, Difference, Replicas, Restoration, RestoreError, clear_rows};
+use shard::{
+    CopyEnd, CopyRange, Difference, PresentRows, Replicas, Restoration, RestoreError, clear_rows, drop_rows,
+};
+use storage::TableId;
 
+use super::damaged_shard::has_damaged_rows;
 use super::progress::{CopyChunking, CopyProgress, CopyState, OutgoingCopy, cost};
 use crate::catalog::{CatalogClient, Handles, display_names};
-use crate::config::{CATALOG_GROUP, Ids, ServerId};
+use crate::config::{CATALOG_GROUP, CATALOG_TABLE, Ids, ServerId};
 use crate::events::Notifier;
 use crate::events::{Event, EventQueue};
 use crate::routing::{Gate, Leadership, LocalReplicas, ReplicaTransport};
@@ -43,6 +47,8 @@ enum CopyError {
     Request(#[from] RpcError),
     #[error("the replica was removed from this server")]
     Discarded,
+    #[error("the index entries of the table are being deleted")]
+    Barred,
     #[error("the response is malformed")]
     Malformed,
     #[error("expected {expected} rows at the end of the copy, found {found}")]
@@ -56,7 +62,7 @@ enum CopyError {
 impl CopyError {
     /// Whether this is usual for a while when replicas move: one of the two sides is not there yet, or not any more.
     fn is_usual(&self) -> bool {
-        matches!(self, CopyError::NoLeader | CopyError::Request(_) | CopyError::Discarded)
+        matches!(self, CopyError::NoLeader | CopyError::Request(_) | CopyError::Discarded | CopyError::Barred)
     }
 }
 
@@ -265,7 +271,42 @@ impl Copies {
         }
     }
 
+    /// Whether a copy is being received.
+    pub(crate) fn is_receiving(&self, group: GroupId) -> bool {
+        self.state.incoming.lock().contains_key(&group)
+    }
+
+    /// Whether a copy was completed after `begun`.
+    pub(crate) fn completed_since(&self, group: GroupId, begun: Instant) -> bool {
+        self.state.completed_at.lock().get(&group).is_some_and(|at| *at >= begun)
+    }
+
+    /// Calls `work` while no copy of these groups is written to the engine. `None` if the node stops before that.
+    pub(crate) fn without_copies<R>(&self, groups: &[GroupId], work: impl FnOnce() -> R) -> Option<R> {
+        self.state.attempts.lock().barred.extend(groups);
+        let is_idle = || groups.iter().all(|group| !self.state.attempts.lock().running.contains(group));
+        while !is_idle() && !self.is_stopping() {
+            task::sleep(COPY_RETRY_INTERVAL);
+        }
+        let done = is_idle().then(work);
+        self.state.attempts.lock().barred.retain(|group| !groups.contains(group));
+        done
+    }
+
     fn receive(&self, group: GroupId) -> Result<(), CopyError> {
+        {
+            let mut attempts = self.state.attempts.lock();
+            if attempts.barred.contains(&group) {
+                return Err(CopyError::Barred);
+            }
+            attempts.running.insert(group);
+        }
+        let received = self.receive_copy(group);
+        self.state.attempts.lock().running.remove(&group);
+        received
+    }
+
+    fn receive_copy(&self, group: GroupId) -> Result<(), CopyError> {
         let (shard, gate) = self.local.with_gate(group).ok_or(CopyError::Discarded)?;
         let enter = || gate.enter().ok_or(CopyError::Discarded);
         let (source, response) = self.find_source(group)?;
@@ -279,12 +320,21 @@ impl Copies {
             let _inside = enter()?;
             self.log.begin_restore(group)?;
             self.replicas.mark_recovering(group);
+            let table = match self.local.lock().get(&group) {
+                Some(open) => open.table,
+                None => TableId::from_uuid(CATALOG_TABLE),
+            };
+            let is_damaged = has_damaged_rows(&**self.replicas.engine(), group, table, &shard);
+            let present = if is_damaged { PresentRows::Replaced } else { PresentRows::Compared };
             if group == CATALOG_GROUP {
                 // The catalog is small, and the next start shows the rows that are there: a mix of two versions would
                 // be invalid.
-                clear_rows(&shard, &KeyRange::all())?;
+                match present {
+                    PresentRows::Compared => clear_rows(&shard, &KeyRange::all())?,
+                    PresentRows::Replaced => drop_rows(&shard)?,
+                }
             }
-            Restoration::begin(&shard, CopyEnd { at, progress, builds })?
+            Restoration::begin(&shard, CopyEnd { at, progress, builds }, present)?
         };
         while !restoration.is_whole() {
             let wait = self.receive_chunk(group, source, response.copy, &mut restoration, &gate)?;

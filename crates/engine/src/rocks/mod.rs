@@ -6,6 +6,7 @@
 
 mod bounds;
 mod damage;
+mod discard;
 mod flushes;
 mod history;
 mod offline;
@@ -64,6 +65,15 @@ impl RocksEngine {
     pub fn open(dir: &Path, options: &EngineOptions) -> Result<RocksEngine, EngineError> {
         let cache = options::block_cache(options);
         let rewriter = Arc::<RewriterCell>::default();
+        discard::remove_listed(dir, || {
+            let spaces = Space::ALL.map(|space| {
+                let mut column = options::for_space(space, options, &cache);
+                column.set_disable_auto_compactions(true);
+                ColumnFamilyDescriptor::new(space.name(), column)
+            });
+            let database = options::for_database(options);
+            DB::open_cf_descriptors(&database, dir, spaces).map_err(|error| open_error(dir, error))
+        })?;
         let spaces = Space::ALL.map(|space| {
             let mut column = options::for_space(space, options, &cache);
             if space == Space::Rows {
@@ -132,13 +142,13 @@ impl RocksEngine {
 impl Engine for RocksEngine {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read);
-        let found = found.map_err(|error| self.damage.failed(error))?;
+        let found = found.map_err(|error| self.damage.failed(error, space, (key, key)))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
     fn get_in_memory(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read_in_memory);
-        let found = found.map_err(|error| self.damage.failed(error))?;
+        let found = found.map_err(|error| self.damage.failed(error, space, (key, key)))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
@@ -147,8 +157,10 @@ impl Engine for RocksEngine {
         let column = column(&self.db, space);
         let found = self.db.batched_multi_get_cf_opt(column, keys.iter().copied(), ascending, &self.read);
         let copied = |value: DBPinnableSlice<'_>| Bytes::copy_from_slice(&value);
-        let checked = |value: Result<Option<_>, _>| value.map_err(|error| self.damage.failed(error));
-        found.into_iter().map(|value| Ok(checked(value)?.map(copied))).collect()
+        let checked = |(value, key): (Result<Option<_>, _>, &&[u8])| {
+            value.map_err(|error| self.damage.failed(error, space, (key, key)))
+        };
+        found.into_iter().zip(keys).map(|read| Ok(checked(read)?.map(copied))).collect()
     }
 
     fn get_durable(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -156,7 +168,7 @@ impl Engine for RocksEngine {
         let mut read = ReadOptions::default();
         read.set_read_tier(ReadTier::Persisted);
         let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &read);
-        let found = found.map_err(|error| self.damage.failed(error))?;
+        let found = found.map_err(|error| self.damage.failed(error, space, (key, key)))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
@@ -213,6 +225,18 @@ impl Engine for RocksEngine {
         if let Some(reclaimer) = &self.reclaimer {
             reclaimer.add(DeletedRange { space, start, end, keys, deleted_at });
         }
+    }
+
+    fn damage(&self) -> Option<Arc<DamagedFiles>> {
+        Some(self.damaged_files())
+    }
+
+    fn discard_file(&self, name: &str) -> Result<(), EngineError> {
+        if name.ends_with(".sst") && !self.damage.delete_file(&self.db, name)? {
+            discard::list(self.db.path(), name)?;
+            self.damage.files().update(name, |file| file.is_discarded = true);
+        }
+        self.damage.refresh(&self.db)
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

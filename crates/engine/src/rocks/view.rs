@@ -60,7 +60,7 @@ impl RocksSnapshot {
 impl Snapshot for RocksSnapshot {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read);
-        let found = found.map_err(|error| self.damage.failed(error))?;
+        let found = found.map_err(|error| self.damage.failed(error, space, (key, key)))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
@@ -104,10 +104,13 @@ pub(super) fn scan_with(
     mut read: ReadOptions,
 ) -> Box<dyn Scan> {
     snapshot.tier.apply_to(&mut read);
-    if let Some(start) = first_included(range.0) {
+    let (start, end) = (first_included(range.0), first_excluded(range.1));
+    // For the list of damaged files: the keys that a failed read may concern.
+    let keys = (start.clone().unwrap_or_default(), end.clone().unwrap_or_else(|| vec![0xFF; 16]));
+    if let Some(start) = start {
         read.set_iterate_lower_bound(start);
     }
-    if let Some(end) = first_excluded(range.1) {
+    if let Some(end) = end {
         read.set_iterate_upper_bound(end);
     }
     read.set_readahead_size(READAHEAD_BYTES);
@@ -118,7 +121,7 @@ pub(super) fn scan_with(
     let iterator: DBRawIterator<'static> = unsafe { mem::transmute(iterator) };
     let step = if scan_range::is_empty(range) { Step::Ended } else { Step::Start };
     let prefetch_offset = None;
-    Box::new(RocksScan { iterator, direction, step, within: None, prefetch_offset, snapshot })
+    Box::new(RocksScan { iterator, direction, step, within: None, prefetch_offset, space, keys, snapshot })
 }
 
 struct RocksScan {
@@ -130,6 +133,8 @@ struct RocksScan {
     within: Option<Within>,
     // The offset in values that the caller will read, if it gave a hint.
     prefetch_offset: Option<usize>,
+    space: Space,
+    keys: (Vec<u8>, Vec<u8>),
     snapshot: Arc<RocksSnapshot>,
 }
 
@@ -171,7 +176,8 @@ impl Scan for RocksScan {
             return Ok(Some((key, value)));
         }
         self.step = Step::Ended;
-        self.iterator.status().map_err(|error| self.snapshot.damage.failed(error))?;
+        let keys = (&self.keys.0[..], &self.keys.1[..]);
+        self.iterator.status().map_err(|error| self.snapshot.damage.failed(error, self.space, keys))?;
         Ok(None)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datum::{KeyBound, KeyRange, PrimaryKey};
 use log::{Durability, GroupId};
 use rekindle_shard::{
-    CopyEnd, CopyRangeSizes, Decision, Difference, Direction, Restoration, RestoreError, Shard, TableSnapshot,
+    CopyEnd, CopyRangeSizes, Decision, Difference, Direction, Restoration, RestoreError, Shard, TableSnapshot, PresentRows,
 };
 
 use crate::bed::{Bed, content, key, put};
@@ -38,7 +38,7 @@ fn copy(
     responses_max: usize,
 ) -> (usize, bool) {
     let snapshot = from.snapshot().unwrap();
-    let mut restoration = Restoration::begin(to, end_of(&snapshot)).unwrap();
+    let mut restoration = Restoration::begin(to, end_of(&snapshot), PresentRows::Compared).unwrap();
     let mut sent = 0;
     for _ in 0..responses_max {
         let copy_ranges = restoration.copy_ranges(sizes).unwrap();
@@ -143,7 +143,7 @@ fn rows_absent_from_the_copy_are_removed_with_their_entries() {
 fn a_response_to_another_request_is_refused() {
     let (_here, from, _there, to) = two();
     let snapshot = from.snapshot().unwrap();
-    let mut restoration = Restoration::begin(&to, end_of(&snapshot)).unwrap();
+    let mut restoration = Restoration::begin(&to, end_of(&snapshot), PresentRows::Compared).unwrap();
     let copy_ranges = restoration.copy_ranges(SIZES).unwrap();
     let response = Difference::with(&snapshot, None, &copy_ranges, 2000).unwrap();
     let last = response.reach.clone();
@@ -189,7 +189,7 @@ fn rows_outside_of_the_range_are_refused() {
     from.sync().wait().unwrap();
     let to = there.shard_of(TO, range);
     let snapshot = from.snapshot().unwrap();
-    let mut restoration = Restoration::begin(&to, end_of(&snapshot)).unwrap();
+    let mut restoration = Restoration::begin(&to, end_of(&snapshot), PresentRows::Compared).unwrap();
     let all = Difference::with(&snapshot, None, &[], usize::MAX).unwrap();
     for some in [&all.rows[..3], &all.rows[1..]] {
         let refused = restoration.take(&[], Difference { rows: some.to_vec(), ..all.clone() });

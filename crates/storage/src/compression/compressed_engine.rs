@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::{
-    Batch, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot,
+    Batch, DamagedFiles, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot,
     Space,
 };
 
@@ -120,7 +120,7 @@ impl CompressedEngine {
             {
                 Ok(None)
             }
-            Err(error) => Err(named(key, error)),
+            Err(error) => Err(named(&*self.compression.engine, key, error)),
         }
     }
 
@@ -202,6 +202,14 @@ impl Engine for CompressedEngine {
 
     fn reclaim(&self, space: Space, start: &[u8], end: &[u8], keys: DeletedKeys) {
         self.inner().reclaim(space, start, end, keys);
+    }
+
+    fn damage(&self) -> Option<Arc<DamagedFiles>> {
+        self.inner().damage()
+    }
+
+    fn discard_file(&self, name: &str) -> Result<(), EngineError> {
+        self.inner().discard_file(name)
     }
 
     fn set_cache_bytes(&self, bytes: usize) {
