@@ -183,7 +183,8 @@ impl DamageRepair {
         }
         for (key, why) in damage.rows() {
             // It may have been replaced or deleted since.
-            if self.replicas.engine().get(Space::Rows, &key).is_ok() {
+            let row = self.replicas.engine().get(Space::Rows, &key);
+            if row.is_ok_and(|row| row.is_none_or(|row| datum::row::decode(row).is_ok())) {
                 damage.forget_row(&key);
             } else if let Some(shard) = shards.iter().find(|shard| shard.has_row(&key))
                 && may_begin(&state, shard.group)
@@ -196,6 +197,8 @@ impl DamageRepair {
     }
 
     fn carry_out(&self, work: Work, damage: &DamagedFiles) {
+        // A file that is listed later may have rows of the copy.
+        let (files, rows) = (damage.list(), damage.rows());
         let (groups, result) = match &work {
             Work::Remove { file, groups } => {
                 if let Err(error) = self.remove(file, groups, damage) {
@@ -217,11 +220,11 @@ impl DamageRepair {
                 for group in groups {
                     state.not_before.insert(group, task::now() + REPAIR_INTERVAL);
                     let Some(shard) = shards.iter().find(|shard| shard.group == group) else { continue };
-                    for file in damage.list().iter().filter(|file| file.space == Some(space) && shard.may_be_in(file)) {
+                    for file in files.iter().filter(|file| file.space == Some(space) && shard.may_be_in(file)) {
                         state.repaired.entry(file.name.clone()).or_default().insert(group);
                     }
-                    let rows = damage.rows().into_iter().filter(|(key, _)| !is_index && shard.has_row(key));
-                    rows.for_each(|(key, _)| damage.forget_row(&key));
+                    let rows = rows.iter().filter(|(key, _)| !is_index && shard.has_row(key));
+                    rows.for_each(|(key, _)| damage.forget_row(key));
                 }
             }
             Err(error) => {
@@ -315,7 +318,8 @@ impl DamageRepair {
     /// Removes a file of which nothing is needed any more.
     fn remove(&self, file: &str, groups: &[GroupId], damage: &DamagedFiles) -> Result<(), RepairError> {
         let engine = self.replicas.engine();
-        if file.ends_with(".blob") {
+        engine.discard_file(file)?;
+        if file.ends_with(".blob") && damage.list().iter().any(|listed| listed.name == file) {
             // Large values leave the disk when no other file refers to them.
             let shards = self.shards().unwrap_or_default();
             for shard in shards.iter().filter(|shard| groups.contains(&shard.group)) {
@@ -323,8 +327,8 @@ impl DamageRepair {
                 let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
                 engine.compact(Space::Rows, (Bound::Included(&start), end))?;
             }
+            engine.discard_file(file)?;
         }
-        engine.discard_file(file)?;
         match damage.list().iter().find(|listed| listed.name == file) {
             None => tracing::info!("the damaged file {file} was removed"),
             Some(listed) if listed.is_discarded => tracing::warn!(

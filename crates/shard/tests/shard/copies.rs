@@ -37,8 +37,20 @@ fn copy(
     sizes: CopyRangeSizes,
     responses_max: usize,
 ) -> (usize, bool) {
+    copy_over(PresentRows::Compared, from, to, response_bytes, sizes, responses_max)
+}
+
+/// As [`copy`], over rows that are compared or replaced.
+fn copy_over(
+    present: PresentRows,
+    from: &Shard,
+    to: &Shard,
+    response_bytes: usize,
+    sizes: CopyRangeSizes,
+    responses_max: usize,
+) -> (usize, bool) {
     let snapshot = from.snapshot().unwrap();
-    let mut restoration = Restoration::begin(to, end_of(&snapshot), PresentRows::Compared).unwrap();
+    let mut restoration = Restoration::begin(to, end_of(&snapshot), present).unwrap();
     let mut sent = 0;
     for _ in 0..responses_max {
         let copy_ranges = restoration.copy_ranges(sizes).unwrap();
@@ -137,6 +149,39 @@ fn rows_absent_from_the_copy_are_removed_with_their_entries() {
     assert!(copy(&from, &to, 1000, SIZES, usize::MAX).1);
     assert_eq!(stored(&to), []);
     check(&to, 5);
+}
+
+#[test]
+fn replaced_rows_are_not_read_and_none_stays() {
+    for seed in 0..20 {
+        let mut chance = Chance(seed);
+        let (here, there) = (Bed::running(), Bed::running());
+        let (from, to) = (here.shard(), there.shard_of(TO, KeyRange::all()));
+        for shard in [&from, &to] {
+            shard.set_indexes(defs());
+            build(shard);
+        }
+        (0..200).for_each(|_| change(&from, &mut chance, 60));
+        (0..100).for_each(|_| change(&to, &mut chance, 80));
+        // Rows in the cache must not outlive their deletion.
+        let cached: Vec<PrimaryKey> = stored(&to).into_iter().map(|(key, _)| key).collect();
+        cached.iter().for_each(|key| drop(to.get(key).unwrap()));
+        loop {
+            let (response_bytes, responses_max) = (1 + chance.below(800) as usize, chance.below(12) as usize);
+            (0..chance.below(4)).for_each(|_| change(&from, &mut chance, 60));
+            // An attempt may find out that rows are damaged.
+            let present = if chance.below(2) == 0 { PresentRows::Compared } else { PresentRows::Replaced };
+            if copy_over(present, &from, &to, response_bytes, SIZES, responses_max).1 {
+                break;
+            }
+        }
+        assert!(copy_over(PresentRows::Replaced, &from, &to, 1000, SIZES, usize::MAX).1);
+        assert_eq!(stored(&to), stored(&from), "seed {seed}");
+        for key in &cached {
+            assert_eq!(to.get(key).unwrap(), from.get(key).unwrap(), "seed {seed}");
+        }
+        check(&to, seed);
+    }
 }
 
 #[test]
