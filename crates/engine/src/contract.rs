@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Batch, DamagedFiles, Direction, EngineError, EngineStats, Pair, PreFlushHook, RowRewriter, ScanRange, Space};
+use crate::{
+    Batch, DamagedFiles, Direction, EngineError, EngineStats, Pair, PreFlushHook, RowRewriter, ScanRange,
+    Space,
+};
 
 /// Whether deleted keys may be written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

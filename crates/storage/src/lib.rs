@@ -63,9 +63,9 @@ pub use scan::RowScan;
 pub use shard_range::ShardRange;
 pub use snapshot::TableSnapshot;
 pub use store::Store;
-pub use sweep::{drop_index_entries, drop_rows, row_bounds, 
-    drop_index, drop_table, forget_group, groups_present, indexes_present, reclaim_index, reclaim_table,
-    tables_present,
+pub use sweep::{
+    drop_index, drop_index_entries, drop_rows, drop_table, forget_group, groups_present, indexes_present,
+    reclaim_index, reclaim_table, row_bounds, tables_present,
 };
 pub use table::Table;
 pub use table_id::TableId;

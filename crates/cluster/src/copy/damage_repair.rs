@@ -103,7 +103,9 @@ impl DamageRepair {
 
     /// Begins the next step of a repair on a separate thread, if there is damage and no step is running.
     pub(crate) fn step(self: &Arc<Self>) {
-        let Some(damage) = self.replicas.engine().damage().filter(|damage| !damage.is_empty()) else { return };
+        let Some(damage) = self.replicas.engine().damage().filter(|damage| !damage.is_empty()) else {
+            return;
+        };
         let now = task::now();
         {
             let mut state = self.state.lock();
@@ -155,9 +157,8 @@ impl DamageRepair {
         let files = damage.list();
         let mut state = self.state.lock();
         state.repaired.retain(|name, _| files.iter().any(|file| file.name == *name));
-        let may_begin = |state: &RepairState, group: GroupId| {
-            state.not_before.get(&group).is_none_or(|at| now >= *at)
-        };
+        let may_begin =
+            |state: &RepairState, group: GroupId| state.not_before.get(&group).is_none_or(|at| now >= *at);
         for file in files.iter().filter(|file| !file.is_discarded) {
             let inside: Vec<&ShardKeys> = shards.iter().filter(|shard| shard.may_be_in(file)).collect();
             let done = state.repaired.get(&file.name);
@@ -192,7 +193,6 @@ impl DamageRepair {
                 return Some(Work::Rows { group: shard.group, why });
             }
         }
-        state.reported.clear();
         None
     }
 
@@ -209,7 +209,9 @@ impl DamageRepair {
                 return;
             }
             Work::Rows { group, why } => (vec![*group], self.replace_rows(*group, why)),
-            Work::Indexes { groups, table, why } => (groups.clone(), self.replace_indexes(groups, *table, why)),
+            Work::Indexes { groups, table, why } => {
+                (groups.clone(), self.replace_indexes(groups, *table, why))
+            }
         };
         let is_index = matches!(work, Work::Indexes { .. });
         let space = if is_index { Space::Index } else { Space::Rows };
@@ -218,9 +220,11 @@ impl DamageRepair {
             Ok(()) => {
                 let shards = self.shards().unwrap_or_default();
                 for group in groups {
+                    state.reported.remove(&group);
                     state.not_before.insert(group, task::now() + REPAIR_INTERVAL);
                     let Some(shard) = shards.iter().find(|shard| shard.group == group) else { continue };
-                    for file in files.iter().filter(|file| file.space == Some(space) && shard.may_be_in(file)) {
+                    for file in files.iter().filter(|file| file.space == Some(space) && shard.may_be_in(file))
+                    {
                         state.repaired.entry(file.name.clone()).or_default().insert(group);
                     }
                     let rows = rows.iter().filter(|(key, _)| !is_index && shard.has_row(key));
@@ -272,7 +276,10 @@ impl DamageRepair {
 
     fn replace_rows(&self, group: GroupId, why: &str) -> Result<(), RepairError> {
         self.leave_leadership(group)?;
-        tracing::warn!("the rows of {} on this server are replaced by a copy from another: {why}", self.name(group));
+        tracing::warn!(
+            "the rows of {} on this server are replaced by a copy from another: {why}",
+            self.name(group)
+        );
         self.receive(&[group])
     }
 

@@ -48,6 +48,7 @@ pub(super) fn has_damaged_rows(
 ) -> bool {
     let Some(damage) = engine.damage().filter(|damage| !damage.is_empty()) else { return false };
     let keys = ShardKeys { group, table, shard: Arc::clone(shard) };
-    let is_in = |file: &DamagedFile| file.space == Some(Space::Rows) && !file.is_discarded && keys.may_be_in(file);
+    let is_in =
+        |file: &DamagedFile| file.space == Some(Space::Rows) && !file.is_discarded && keys.may_be_in(file);
     damage.list().iter().any(is_in) || damage.rows().iter().any(|(key, _)| keys.has_row(key))
 }

@@ -113,7 +113,9 @@ impl Damage {
         if self.merge_failed.swap(false, Ordering::Relaxed) && paused_since.is_none() {
             set_merging(db, false)?;
             *paused_since = Some(Instant::now());
-        } else if paused_since.is_some_and(|since| since.elapsed() >= MERGE_PAUSE || self.files.list().is_empty()) {
+        } else if paused_since
+            .is_some_and(|since| since.elapsed() >= MERGE_PAUSE || self.files.list().is_empty())
+        {
             set_merging(db, true)?;
             *paused_since = None;
         }

@@ -75,7 +75,8 @@ fn delete_in_range(db: &DB, name: &str) -> Result<bool, EngineError> {
             && other.end_key.as_ref() <= Some(last)
     };
     let space = Space::ALL.into_iter().find(|space| space.name() == file.column_family_name);
-    let Some(space) = space.filter(|_| file.level > 0 && !live.iter().any(|other| lies_inside(&other))) else {
+    let Some(space) = space.filter(|_| file.level > 0 && !live.iter().any(|other| lies_inside(&other)))
+    else {
         return Ok(false);
     };
     db.delete_file_in_range_cf(column(db, space), first, last)?;
@@ -119,7 +120,9 @@ pub(super) fn remove_listed(
         let Some(file) = find(&live, name) else { continue };
         let space = Space::ALL.into_iter().find(|space| space.name() == file.column_family_name);
         let number = name.strip_suffix(".sst").and_then(|number| number.parse().ok());
-        let (Some(space), Some(number), Ok(level)) = (space, number, u32::try_from(file.level)) else { continue };
+        let (Some(space), Some(number), Ok(level)) = (space, number, u32::try_from(file.level)) else {
+            continue;
+        };
         // SAFETY: the column family belongs to `db`, which is open.
         let column_family = unsafe { ffi::rocksdb_column_family_handle_get_id(column(&db, space).inner()) };
         found.push((name, Listed { column_family, level, number }));
@@ -129,7 +132,9 @@ pub(super) fn remove_listed(
     let remove = || {
         for (name, file) in &found {
             append_removal(dir, *file)?;
-            tracing::warn!("the damaged file {name} of the storage engine is removed: its rows were replaced");
+            tracing::warn!(
+                "the damaged file {name} of the storage engine is removed: its rows were replaced"
+            );
         }
         fs::remove_file(&path)?;
         File::open(dir)?.sync_all()
@@ -237,9 +242,12 @@ mod tests {
             let engine = RocksEngine::open(dir.path(), &options).unwrap();
             put(&engine, 1);
             if is_merged {
-                engine.compact(Space::Rows, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)).unwrap();
+                engine
+                    .compact(Space::Rows, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))
+                    .unwrap();
             }
-            let file = engine.files().unwrap().into_iter().find(|file| file.space == Some(Space::Rows)).unwrap();
+            let file =
+                engine.files().unwrap().into_iter().find(|file| file.space == Some(Space::Rows)).unwrap();
             drop(engine);
             let path = dir.path().join(&file.name);
             let mut content = std::fs::read(&path).unwrap();
@@ -250,7 +258,8 @@ mod tests {
             let engine = RocksEngine::open(dir.path(), &options).unwrap();
             let read = |engine: &RocksEngine| -> Vec<bool> {
                 let keys = (0..2000).map(|row| format!("key {row:05}"));
-                keys.map(|key| engine.get(Space::Rows, key.as_bytes()).is_ok_and(|row| row.is_some())).collect()
+                keys.map(|key| engine.get(Space::Rows, key.as_bytes()).is_ok_and(|row| row.is_some()))
+                    .collect()
             };
             assert!(read(&engine).contains(&false));
             assert_eq!(engine.damaged_files().list().len(), 1);
@@ -261,7 +270,10 @@ mod tests {
             assert_eq!(path.exists(), !is_merged);
             drop(engine);
             let engine = RocksEngine::open(dir.path(), &options).unwrap();
-            assert!(engine.files().unwrap().iter().all(|listed| listed.name != file.name), "the file is not in use");
+            assert!(
+                engine.files().unwrap().iter().all(|listed| listed.name != file.name),
+                "the file is not in use"
+            );
             // It is deleted in the background.
             let deadline = Instant::now() + Duration::from_secs(20);
             while path.exists() {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use datum::{KeyBound, KeyRange, PrimaryKey};
 use log::{Durability, GroupId};
 use rekindle_shard::{
-    CopyEnd, CopyRangeSizes, Decision, Difference, Direction, Restoration, RestoreError, Shard, TableSnapshot, PresentRows,
+    CopyEnd, CopyRangeSizes, Decision, Difference, Direction, PresentRows, Restoration, RestoreError, Shard,
+    TableSnapshot,
 };
 
 use crate::bed::{Bed, content, key, put};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::{
-    Batch, DamagedFiles, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot,
-    Space,
+    Batch, DamagedFiles, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange,
+    Snapshot, Space,
 };
 
 use super::background::Background;
