@@ -4,7 +4,6 @@
 //! may have rows in it were replaced; the engine then removes it. docs/decisions/0065-damaged-replicas-are-replaced.md.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 use engine::{Batch, DamagedFiles, EngineError, Space};
 use io::task;
 use log::{GroupId, Log, LogError};
-use shard::Replicas;
+use shard::{PresentRows, Replicas};
 use storage::TableId;
 
 use super::damaged_shard::ShardKeys;
@@ -25,9 +24,9 @@ use crate::rpc::Peers;
 
 /// How often the list of damage is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a shard is not repaired again.
+/// How long a shard is not repaired again, and no file is tried to be removed again.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(300);
-/// When a repair that could not begin, or a file that could not be removed, is tried again.
+/// When a repair that could not be completed is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// How long another replica may take to become the leader.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,8 +38,8 @@ enum Work {
     Rows { group: GroupId, why: String },
     /// Replace the index entries of all shards of a table, which share the indexes' keys.
     Indexes { groups: Vec<GroupId>, table: TableId, why: String },
-    /// Remove a file whose shards, `groups`, were all repaired.
-    Remove { file: String, groups: Vec<GroupId> },
+    /// Remove a file whose shards were all repaired.
+    Remove { file: String },
 }
 
 /// Why a step failed.
@@ -154,7 +153,7 @@ impl DamageRepair {
 
     fn next(&self, damage: &DamagedFiles) -> Option<Work> {
         let (shards, now) = (self.shards()?, task::now());
-        let files = damage.list();
+        let (files, rows) = (damage.list(), self.damaged_rows(damage));
         let mut state = self.state.lock();
         state.repaired.retain(|name, _| files.iter().any(|file| file.name == *name));
         let may_begin =
@@ -175,36 +174,43 @@ impl DamageRepair {
                 Some(shard) => return Some(Work::Rows { group: shard.group, why: why() }),
                 None if left == 0 && !inside.is_empty() => {
                     if state.files_not_before.get(&file.name).is_none_or(|at| now >= *at) {
-                        let groups = inside.iter().map(|shard| shard.group).collect();
-                        return Some(Work::Remove { file: file.name.clone(), groups });
+                        return Some(Work::Remove { file: file.name.clone() });
                     }
                 }
                 None => {}
             }
         }
-        for (key, why) in damage.rows() {
-            // It may have been replaced or deleted since.
-            let row = self.replicas.engine().get(Space::Rows, &key);
-            if row.is_ok_and(|row| row.is_none_or(|row| datum::row::decode(row).is_ok())) {
-                damage.forget_row(&key);
-            } else if let Some(shard) = shards.iter().find(|shard| shard.has_row(&key))
-                && may_begin(&state, shard.group)
-            {
-                return Some(Work::Rows { group: shard.group, why });
+        let (key, why) = rows.into_iter().find(|(key, _)| {
+            let shard = shards.iter().find(|shard| shard.has_row(key));
+            shard.is_some_and(|shard| may_begin(&state, shard.group))
+        })?;
+        let shard = shards.iter().find(|shard| shard.has_row(&key))?;
+        Some(Work::Rows { group: shard.group, why })
+    }
+
+    /// The listed rows that are still damaged. The others were replaced or deleted since, and leave the list.
+    fn damaged_rows(&self, damage: &DamagedFiles) -> Vec<(Vec<u8>, String)> {
+        let mut rows = damage.rows();
+        rows.retain(|(key, _)| {
+            let row = self.replicas.engine().get(Space::Rows, key);
+            let is_whole = row.is_ok_and(|row| row.is_none_or(|row| datum::row::decode(row).is_ok()));
+            if is_whole {
+                damage.forget_row(key);
             }
-        }
-        None
+            !is_whole
+        });
+        rows
     }
 
     fn carry_out(&self, work: Work, damage: &DamagedFiles) {
         // A file that is listed later may have rows of the copy.
         let (files, rows) = (damage.list(), damage.rows());
         let (groups, result) = match &work {
-            Work::Remove { file, groups } => {
-                if let Err(error) = self.remove(file, groups, damage) {
+            Work::Remove { file } => {
+                if let Err(error) = self.remove(file, damage) {
                     tracing::warn!("could not remove the damaged file {file}, retrying: {error}");
                 }
-                let again = task::now() + RETRY_INTERVAL;
+                let again = task::now() + REPAIR_INTERVAL;
                 self.state.lock().files_not_before.insert(file.clone(), again);
                 return;
             }
@@ -215,10 +221,11 @@ impl DamageRepair {
         };
         let is_index = matches!(work, Work::Indexes { .. });
         let space = if is_index { Space::Index } else { Space::Rows };
+        let shards = self.shards().unwrap_or_default();
+        let names: Vec<String> = groups.iter().map(|group| self.name(*group)).collect();
         let mut state = self.state.lock();
         match result {
             Ok(()) => {
-                let shards = self.shards().unwrap_or_default();
                 for group in groups {
                     state.reported.remove(&group);
                     state.not_before.insert(group, task::now() + REPAIR_INTERVAL);
@@ -232,7 +239,6 @@ impl DamageRepair {
                 }
             }
             Err(error) => {
-                let names: Vec<String> = groups.iter().map(|group| self.name(*group)).collect();
                 let is_new = groups.iter().any(|group| state.reported.insert(*group));
                 let again = task::now() + RETRY_INTERVAL;
                 groups.iter().for_each(|group| _ = state.not_before.insert(*group, again));
@@ -280,7 +286,7 @@ impl DamageRepair {
             "the rows of {} on this server are replaced by a copy from another: {why}",
             self.name(group)
         );
-        self.receive(&[group])
+        self.receive(&[group], PresentRows::Replaced)
     }
 
     fn replace_indexes(&self, groups: &[GroupId], table: TableId, why: &str) -> Result<(), RepairError> {
@@ -301,12 +307,12 @@ impl DamageRepair {
             Ok(engine.flush()?)
         });
         // Also after an error: some of the shards may have no valid rows.
-        let received = self.receive(groups);
+        let received = self.receive(groups, PresentRows::Compared);
         cleared.unwrap_or(Err(RepairError::Incomplete)).and(received)
     }
 
-    /// Receives copies of the groups, and waits for them.
-    fn receive(&self, groups: &[GroupId]) -> Result<(), RepairError> {
+    /// Receives copies of the groups, and waits for them. Fails if a copy was under way before, or kept rows that it should not.
+    fn receive(&self, groups: &[GroupId], present: PresentRows) -> Result<(), RepairError> {
         let begun = task::now();
         groups.iter().for_each(|group| self.copies.begin(*group));
         while groups.iter().any(|group| self.copies.is_receiving(*group)) {
@@ -315,7 +321,7 @@ impl DamageRepair {
             }
             task::sleep(POLL_INTERVAL);
         }
-        let is_whole = |group: &GroupId| self.copies.completed_since(*group, begun);
+        let is_whole = |group: &GroupId| self.copies.completed_since(*group, begun, present);
         for group in groups.iter().filter(|group| is_whole(group)) {
             tracing::info!("the rows of {} on this server were replaced", self.name(*group));
         }
@@ -323,19 +329,8 @@ impl DamageRepair {
     }
 
     /// Removes a file of which nothing is needed any more.
-    fn remove(&self, file: &str, groups: &[GroupId], damage: &DamagedFiles) -> Result<(), RepairError> {
-        let engine = self.replicas.engine();
-        engine.discard_file(file)?;
-        if file.ends_with(".blob") && damage.list().iter().any(|listed| listed.name == file) {
-            // Large values leave the disk when no other file refers to them.
-            let shards = self.shards().unwrap_or_default();
-            for shard in shards.iter().filter(|shard| groups.contains(&shard.group)) {
-                let (start, end) = storage::row_bounds(shard.table, shard.shard.range());
-                let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-                engine.compact(Space::Rows, (Bound::Included(&start), end))?;
-            }
-            engine.discard_file(file)?;
-        }
+    fn remove(&self, file: &str, damage: &DamagedFiles) -> Result<(), EngineError> {
+        self.replicas.engine().discard_file(file)?;
         match damage.list().iter().find(|listed| listed.name == file) {
             None => tracing::info!("the damaged file {file} was removed"),
             Some(listed) if listed.is_discarded => tracing::warn!(

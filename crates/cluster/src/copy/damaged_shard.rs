@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{DamagedFile, Engine, Space};
 use log::GroupId;
-use shard::Shard;
+use shard::{PresentRows, Shard};
 use storage::TableId;
 
 /// The keys of a shard in the engine.
@@ -39,16 +39,16 @@ impl ShardKeys {
     }
 }
 
-/// Whether rows of `shard` may be damaged, so that they cannot be compared with a copy.
-pub(super) fn has_damaged_rows(
-    engine: &dyn Engine,
-    group: GroupId,
-    table: TableId,
-    shard: &Arc<Shard>,
-) -> bool {
-    let Some(damage) = engine.damage().filter(|damage| !damage.is_empty()) else { return false };
-    let keys = ShardKeys { group, table, shard: Arc::clone(shard) };
+/// What becomes of the present rows of `shard` in a copy: rows that may be damaged cannot be compared with it.
+pub(super) fn present_rows(engine: &dyn Engine, group: GroupId, shard: &Arc<Shard>) -> PresentRows {
+    let Some(damage) = engine.damage().filter(|damage| !damage.is_empty()) else {
+        return PresentRows::Compared;
+    };
+    let keys = ShardKeys { group, table: shard.table_id(), shard: Arc::clone(shard) };
     let is_in =
         |file: &DamagedFile| file.space == Some(Space::Rows) && !file.is_discarded && keys.may_be_in(file);
-    damage.list().iter().any(is_in) || damage.rows().iter().any(|(key, _)| keys.has_row(key))
+    match damage.list().iter().any(is_in) || damage.rows().iter().any(|(key, _)| keys.has_row(key)) {
+        true => PresentRows::Replaced,
+        false => PresentRows::Compared,
+    }
 }

@@ -13,6 +13,7 @@
 //! Locks: the mutexes in `CopyState` are held for moments. Rows of a replica are read and written inside its gate
 //! (`LocalReplicas::with_gate`), because the same keys may belong to another group after a reshard.
 
+mod attempts;
 mod damage_repair;
 mod damaged_shard;
 mod progress;

@@ -1,6 +1,6 @@
 //! The state of the copies that a node sends and receives: snapshots, progress, and the rate limit.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use io::Nanos;
@@ -8,6 +8,7 @@ use log::GroupId;
 use shard::CopyRangeSizes;
 use storage::TableSnapshot;
 
+use super::attempts::Attempts;
 use crate::config::ServerId;
 use crate::locks::BriefMutex;
 
@@ -20,14 +21,7 @@ pub(crate) struct CopyState {
     /// When the last copy of a group was completed here.
     pub(super) completed_at: BriefMutex<HashMap<GroupId, Instant>>,
     pub(super) pace: BriefMutex<Pace>,
-    pub(super) attempts: BriefMutex<Attempts>,
-}
-
-/// The groups that an attempt to receive a copy is running for, and those for which none may begin.
-#[derive(Default)]
-pub(crate) struct Attempts {
-    pub(super) running: BTreeSet<GroupId>,
-    pub(super) barred: BTreeSet<GroupId>,
+    pub(super) attempts: Attempts,
 }
 
 /// Bytes of rows that a node receives each second in all its copies together, so that they leave capacity for clients.

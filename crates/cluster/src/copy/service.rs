@@ -12,12 +12,11 @@ use log::{GroupId, GroupStatus, Log, LogBase, Lsn, PeerId};
 use shard::{
     CopyEnd, CopyRange, Difference, PresentRows, Replicas, Restoration, RestoreError, clear_rows, drop_rows,
 };
-use storage::TableId;
 
-use super::damaged_shard::has_damaged_rows;
+use super::damaged_shard::present_rows;
 use super::progress::{CopyChunking, CopyProgress, CopyState, OutgoingCopy, cost};
 use crate::catalog::{CatalogClient, Handles, display_names};
-use crate::config::{CATALOG_GROUP, CATALOG_TABLE, Ids, ServerId};
+use crate::config::{CATALOG_GROUP, Ids, ServerId};
 use crate::events::Notifier;
 use crate::events::{Event, EventQueue};
 use crate::routing::{Gate, Leadership, LocalReplicas, ReplicaTransport};
@@ -276,37 +275,18 @@ impl Copies {
         self.state.incoming.lock().contains_key(&group)
     }
 
-    /// Whether a copy was completed after `begun`.
-    pub(crate) fn completed_since(&self, group: GroupId, begun: Instant) -> bool {
-        self.state.completed_at.lock().get(&group).is_some_and(|at| *at >= begun)
+    /// Whether a copy was completed that began after `time`; with [`PresentRows::Replaced`], one that kept no row.
+    pub(crate) fn completed_since(&self, group: GroupId, time: Instant, present: PresentRows) -> bool {
+        self.state.attempts.completed_since(group, time, present)
     }
 
     /// Calls `work` while no copy of these groups is written to the engine. `None` if the node stops before that.
     pub(crate) fn without_copies<R>(&self, groups: &[GroupId], work: impl FnOnce() -> R) -> Option<R> {
-        self.state.attempts.lock().barred.extend(groups);
-        let is_idle = || groups.iter().all(|group| !self.state.attempts.lock().running.contains(group));
-        while !is_idle() && !self.is_stopping() {
-            task::sleep(COPY_RETRY_INTERVAL);
-        }
-        let done = is_idle().then(work);
-        self.state.attempts.lock().barred.retain(|group| !groups.contains(group));
-        done
+        self.state.attempts.without(groups, &self.stopping, work)
     }
 
     fn receive(&self, group: GroupId) -> Result<(), CopyError> {
-        {
-            let mut attempts = self.state.attempts.lock();
-            if attempts.barred.contains(&group) {
-                return Err(CopyError::Barred);
-            }
-            attempts.running.insert(group);
-        }
-        let received = self.receive_copy(group);
-        self.state.attempts.lock().running.remove(&group);
-        received
-    }
-
-    fn receive_copy(&self, group: GroupId) -> Result<(), CopyError> {
+        let attempt = self.state.attempts.begin(group).ok_or(CopyError::Barred)?;
         let (shard, gate) = self.local.with_gate(group).ok_or(CopyError::Discarded)?;
         let enter = || gate.enter().ok_or(CopyError::Discarded);
         let (source, response) = self.find_source(group)?;
@@ -316,16 +296,11 @@ impl Copies {
             progress.rows_total = response.rows;
         });
         let (at, progress, builds) = (base.rows_lsn(), response.progress.clone(), response.builds.clone());
+        let present = present_rows(&**self.replicas.engine(), group, &shard);
         let mut restoration = {
             let _inside = enter()?;
             self.log.begin_restore(group)?;
             self.replicas.mark_recovering(group);
-            let table = match self.local.lock().get(&group) {
-                Some(open) => open.table,
-                None => TableId::from_uuid(CATALOG_TABLE),
-            };
-            let is_damaged = has_damaged_rows(&**self.replicas.engine(), group, table, &shard);
-            let present = if is_damaged { PresentRows::Replaced } else { PresentRows::Compared };
             if group == CATALOG_GROUP {
                 // The catalog is small, and the next start shows the rows that are there: a mix of two versions would
                 // be invalid.
@@ -353,6 +328,7 @@ impl Copies {
         let _inside = enter()?;
         restoration.finish()?;
         self.log.finish_restore(group, base)?;
+        attempt.complete(present);
         let mut completed_at = self.state.completed_at.lock();
         completed_at.retain(|_, at| task::now() - *at < LATE_OFFER_INTERVAL);
         completed_at.insert(group, task::now());

@@ -76,7 +76,7 @@ impl Damage {
         }
     }
 
-    /// Forgets files that no longer exist, and finds the keys of those that merges have met.
+    /// Forgets files that no longer exist, and finds the keys of files whose keys are not known yet.
     pub(super) fn refresh(&self, db: &DB) -> Result<(), EngineError> {
         let live = db.live_files()?;
         let dir = db.path();
@@ -123,7 +123,7 @@ impl Damage {
     }
 }
 
-/// What the database knows of a data file.
+/// The properties of a data file in the database.
 struct FoundFile {
     space: Option<Space>,
     keys: Option<(Vec<u8>, Vec<u8>)>,

@@ -19,6 +19,8 @@ use crate::{EngineError, Space};
 const LIST: &str = "discarded-files";
 /// How long running merges may take until a file is listed instead.
 const MERGES_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a file that is not in use any more may exist.
+const DELETION_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const RUNNING_MERGES: &std::ffi::CStr = c"rocksdb.num-running-compactions";
 
@@ -81,6 +83,15 @@ fn delete_in_range(db: &DB, name: &str) -> Result<bool, EngineError> {
     };
     db.delete_file_in_range_cf(column(db, space), first, last)?;
     Ok(find(&db.live_files()?, name).is_none())
+}
+
+/// Waits until RocksDB has deleted a file that is not in use any more, which it does in the background. Gives up after some
+/// seconds.
+pub(super) fn await_end(path: &Path) {
+    let deadline = Instant::now() + DELETION_TIMEOUT;
+    while path.exists() && Instant::now() < deadline {
+        std::thread::sleep(POLL_INTERVAL);
+    }
 }
 
 fn find<'a>(live: &'a [LiveFile], name: &str) -> Option<&'a LiveFile> {
