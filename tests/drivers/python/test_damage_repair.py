@@ -98,7 +98,11 @@ class DamagedReplica(unittest.TestCase):
             fault = self.damage(node, chance)
             begun = time.monotonic()
             with self.subTest(f"fault {number} on {self.cluster.nodes.index(node)}: {fault}"):
-                self.repaired(node, chance)
+                try:
+                    self.repaired(node, chance)
+                finally:
+                    if node.process.poll() is not None:
+                        node.start()
             print(f"fault {number} on server {self.cluster.nodes.index(node)}: {fault}: {time.monotonic() - begun:.1f} s")
 
     def repaired(self, node, chance):
@@ -130,7 +134,7 @@ class DamagedReplica(unittest.TestCase):
         self.assertEqual(issues(node), [])
         node.stop()
         code, report = check(node.directory / "data")
-        self.assertEqual((code, report.get("damages")), (0, []), report)
+        self.assertEqual((code, report.get("damages")), (0, []), node.lines)
         node.start()
         wait_until("the rows are back", lambda: self.equals(node))
 

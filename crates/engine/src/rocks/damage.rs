@@ -18,6 +18,9 @@ use crate::{DamagedFile, DamagedFiles, EngineError, Space};
 /// How long merging of a space pauses after it has met damage.
 const MERGE_PAUSE: Duration = Duration::from_secs(600);
 
+/// In place of a file's name: RocksDB does not name a file of large values in each of its messages.
+const UNKNOWN: &str = "an unknown file";
+
 /// The damage of one engine.
 #[derive(Default)]
 pub(super) struct Damage {
@@ -71,7 +74,7 @@ impl Damage {
             let (space, keys) = found.map_or((Some(space), Some(keys)), |found| (found.space, found.keys));
             let (name, detail) = (name.to_owned(), detail.to_owned());
             self.files.add(DamagedFile { name, detail, space, keys, is_discarded: false });
-        } else if name.ends_with(".blob") {
+        } else if may_have_large_values(name) {
             self.files.update(name, |file| widen(file, space, keys));
         }
     }
@@ -82,7 +85,7 @@ impl Damage {
         let dir = db.path();
         self.files.retain(|name| {
             let is_listed = live.iter().any(|file| file.name.trim_start_matches('/') == name);
-            is_listed || (name.ends_with(".blob") && dir.join(name).exists())
+            is_listed || name == UNKNOWN || (name.ends_with(".blob") && dir.join(name).exists())
         });
         for file in self.files.list().into_iter().filter(|file| file.keys.is_none()) {
             if let Some(found) = file_of(db, &file.name) {
@@ -90,6 +93,11 @@ impl Damage {
             }
         }
         Ok(())
+    }
+
+    /// Forgets the damage of a file that no message named.
+    pub(super) fn forget_unknown(&self) {
+        self.files.retain(|name| name != UNKNOWN);
     }
 
     /// Deletes a file of which nothing is needed any more, while nothing is merged. False if it is not possible while the
@@ -136,6 +144,11 @@ fn file_of(db: &DB, name: &str) -> Option<FoundFile> {
     Some(FoundFile { space, keys: file.start_key.zip(file.end_key) })
 }
 
+/// Whether RocksDB may have meant a file of large values.
+pub(super) fn may_have_large_values(name: &str) -> bool {
+    name.ends_with(".blob") || name == UNKNOWN
+}
+
 /// Adds the keys of a failed read to a file of large values.
 fn widen(file: &mut DamagedFile, space: Space, keys: (&[u8], &[u8])) {
     file.space = Some(space);
@@ -161,7 +174,7 @@ fn set_merging(db: &DB, is_on: bool) -> Result<(), EngineError> {
 }
 
 fn name_in(detail: &str) -> &str {
-    file_in(detail).unwrap_or("an unknown file")
+    file_in(detail).unwrap_or(UNKNOWN)
 }
 
 /// The name of the data file in one of RocksDB's messages.

@@ -232,11 +232,12 @@ impl Engine for RocksEngine {
     }
 
     fn discard_file(&self, name: &str) -> Result<(), EngineError> {
-        if name.ends_with(".blob") {
+        if damage::may_have_large_values(name) {
             let listed = self.damage.files().list().into_iter().find(|file| file.name == name);
             let space = listed.and_then(|file| file.space).unwrap_or(Space::Rows);
             rewriting::rewrite_large_values(&self.db, space)?;
             discard::await_end(&self.db.path().join(name));
+            self.damage.forget_unknown();
         } else if !self.damage.delete_file(&self.db, name)? {
             discard::list(self.db.path(), name)?;
             self.damage.files().update(name, |file| file.is_discarded = true);
