@@ -69,7 +69,8 @@ impl Damage {
         let name = name_in(detail);
         if self.files.count(name) {
             tracing::error!("a file of the storage engine is damaged: {detail}");
-            let found = self.db.get().and_then(Weak::upgrade).and_then(|db| file_of(&db, name));
+            let found =
+                self.db.get().and_then(Weak::upgrade).and_then(|db| file_of(&db, name).ok().flatten());
             let keys = (keys.0.to_vec(), keys.1.to_vec());
             let (space, keys) = found.map_or((Some(space), Some(keys)), |found| (found.space, found.keys));
             let (name, detail) = (name.to_owned(), detail.to_owned());
@@ -79,7 +80,7 @@ impl Damage {
         }
     }
 
-    /// Forgets files that no longer exist, and finds the keys of files whose keys are not known yet.
+    /// Forgets files that no longer exist.
     pub(super) fn refresh(&self, db: &DB) -> Result<(), EngineError> {
         let live = db.live_files()?;
         let dir = db.path();
@@ -87,8 +88,14 @@ impl Damage {
             let is_listed = live.iter().any(|file| file.name.trim_start_matches('/') == name);
             is_listed || name == UNKNOWN || (name.ends_with(".blob") && dir.join(name).exists())
         });
-        for file in self.files.list().into_iter().filter(|file| file.keys.is_none()) {
-            if let Some(found) = file_of(db, &file.name) {
+        self.find_keys(db)
+    }
+
+    /// Finds the keys of files that merges have met, which run on threads of RocksDB.
+    pub(super) fn find_keys(&self, db: &DB) -> Result<(), EngineError> {
+        let unknown = self.files.list().into_iter().filter(|file| file.keys.is_none());
+        for file in unknown.filter(|file| file.name.ends_with(".sst")) {
+            if let Some(found) = file_of(db, &file.name)? {
                 self.files.update(&file.name, |file| (file.space, file.keys) = (found.space, found.keys));
             }
         }
@@ -137,11 +144,13 @@ struct FoundFile {
     keys: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-fn file_of(db: &DB, name: &str) -> Option<FoundFile> {
-    let files = db.live_files().ok()?;
-    let file = files.into_iter().find(|file| file.name.trim_start_matches('/') == name)?;
-    let space = Space::ALL.into_iter().find(|space| space.name() == file.column_family_name);
-    Some(FoundFile { space, keys: file.start_key.zip(file.end_key) })
+fn file_of(db: &DB, name: &str) -> Result<Option<FoundFile>, EngineError> {
+    let mut files = db.live_files()?.into_iter();
+    let found = files.find(|file| file.name.trim_start_matches('/') == name);
+    Ok(found.map(|file| {
+        let space = Space::ALL.into_iter().find(|space| space.name() == file.column_family_name);
+        FoundFile { space, keys: file.start_key.zip(file.end_key) }
+    }))
 }
 
 /// Whether RocksDB may have meant a file of large values.

@@ -228,6 +228,9 @@ impl Engine for RocksEngine {
     }
 
     fn damage(&self) -> Option<Arc<DamagedFiles>> {
+        if let Err(error) = self.damage.find_keys(&self.db) {
+            tracing::warn!("could not find the keys of damaged files: {error}");
+        }
         Some(self.damaged_files())
     }
 
