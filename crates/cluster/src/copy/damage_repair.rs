@@ -158,6 +158,8 @@ impl DamageRepair {
         state.repaired.retain(|name, _| files.iter().any(|file| file.name == *name));
         let may_begin =
             |state: &RepairState, group: GroupId| state.not_before.get(&group).is_none_or(|at| now >= *at);
+        let may_remove =
+            |state: &RepairState, name: &str| state.files_not_before.get(name).is_none_or(|at| now >= *at);
         for file in files.iter().filter(|file| !file.is_discarded) {
             let inside: Vec<&ShardKeys> = shards.iter().filter(|shard| shard.may_be_in(file)).collect();
             let done = state.repaired.get(&file.name);
@@ -172,10 +174,8 @@ impl DamageRepair {
                     return Some(Work::Indexes { groups, table: shard.table, why: why() });
                 }
                 Some(shard) => return Some(Work::Rows { group: shard.group, why: why() }),
-                None if left == 0 && !inside.is_empty() => {
-                    if state.files_not_before.get(&file.name).is_none_or(|at| now >= *at) {
-                        return Some(Work::Remove { file: file.name.clone() });
-                    }
+                None if left == 0 && !inside.is_empty() && may_remove(&state, &file.name) => {
+                    return Some(Work::Remove { file: file.name.clone() });
                 }
                 None => {}
             }
