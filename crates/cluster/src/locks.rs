@@ -7,7 +7,7 @@
 //! - [`RankedMutex`]: its holder may wait, for the disk or for other servers. In a simulation a task that waits for it yields.
 //! - [`BriefMutex`], [`BriefRwLock`]: their holders never wait, so tasks of a simulation lock them directly. Most are leaves:
 //!   the inbox, the statistics, the timings and the state machine of `Links` (`link`); `KnownLeader`, the servers in
-//!   `ReplicaTransport`, and the fsync and the other servers in `DiskStalls` (`routing`); the five of `CopyState` (`copy`);
+//!   `ReplicaTransport`, and the fsync and the other servers in `DiskStalls` (`routing`); those of `CopyState`, `Attempts` and `DamageRepair` (`copy`);
 //!   `Builds` (`index`); the times of `HistoryUse`, the groups of the `Inbox`, and the positions and segments of
 //!   subscriptions (`feeds`); the timeout in `LostServerLookup` (`repair`).
 //!

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::{
-    Batch, Direction, EngineError, EngineStats, MemoryStats, Pair, PreFlushHook, RowRewriter, ScanRange,
-    Space,
+    Batch, DamagedFiles, Direction, EngineError, EngineStats, MemoryStats, Pair, PreFlushHook, RowRewriter,
+    ScanRange, Space,
 };
 
 /// Whether deleted keys may be written again.
@@ -92,6 +92,18 @@ pub trait Engine: Send + Sync {
     /// Gives the disk space of the keys from `start` up to `end`, which were deleted before this call, back in the
     /// background, sooner than merging would: once no snapshot is left that sees them. An engine without files ignores it.
     fn reclaim(&self, _space: Space, _start: &[u8], _end: &[u8], _keys: DeletedKeys) {}
+
+    /// The damage that reads and merges of files have met, if the engine has files.
+    fn damage(&self) -> Option<Arc<DamagedFiles>> {
+        None
+    }
+
+    /// Removes a damaged file of which nothing is needed any more: every pair that is needed of its range of keys was written
+    /// after the range was deleted. The file is deleted now if that is possible without reading it, and otherwise when
+    /// the engine is opened again. May wait for running merges.
+    fn discard_file(&self, _name: &str) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// Sets the size of the cache for blocks read from disk, in bytes. An engine without such a cache ignores it.
     fn set_cache_bytes(&self, _bytes: usize) {}

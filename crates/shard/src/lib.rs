@@ -57,7 +57,7 @@ pub use index_build::{BuildStep, IndexBuilder};
 pub use replay::{DamagedEntry, LogReplay};
 pub use replica::{Predecessor, RowsGeneration};
 pub use replicas::Replicas;
-pub use restore::{CopyEnd, Restoration, RestoreError, clear_rows};
+pub use restore::{CopyEnd, PresentRows, Restoration, RestoreError, clear_rows, drop_rows};
 pub use seal::SealState;
 pub use shard::Shard;
 pub use storage::{Direction, HistoryRecord, IndexBuild, IndexId, ReadError, TableSnapshot};

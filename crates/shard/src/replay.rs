@@ -94,7 +94,7 @@ mod tests {
         let mut replay = LogReplay::after(None).unwrap();
         let mut changed = |lsn, bytes| keys(replay.changes(Lsn(lsn), bytes).unwrap());
         let a = PrimaryKey(Bytes::from_static(b"a"));
-        assert_eq!(changed(1, entry(1, &[], b"a")), [a.clone()]);
+        assert_eq!(changed(1, entry(1, &[], b"a")), std::slice::from_ref(&a));
         // Proposal 2 was refused by the log, so 3 does not count.
         assert_eq!(changed(2, entry(3, &[2], b"a")), []);
         assert_eq!(changed(3, EntryWriter::seal(7, 4, SealState::sealed(1))), []);

@@ -48,11 +48,21 @@ pub struct CopyEnd {
     pub builds: Vec<(IndexId, IndexBuild)>,
 }
 
+/// What becomes of the rows that a replica has when it gets a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PresentRows {
+    /// They are compared with the copy; equal ones stay.
+    Compared,
+    /// They may be damaged: they are deleted without being read, each part once the copy of it has been received.
+    Replaced,
+}
+
 /// Replaces the rows of a shard by a copy, from the first key to the last. Identical rows stay. If it is interrupted,
 /// the next one starts from the rows it left: docs/decisions/0032-resumable-copies.md.
 pub struct Restoration<'a> {
     shard: &'a Shard,
     end: CopyEnd,
+    present: PresentRows,
     // The indexes of the copy. Entries of other indexes come with the log.
     indexes: Vec<Arc<IndexDef>>,
     // All rows up to this key are as in the copy.
@@ -70,10 +80,28 @@ pub fn clear_rows(shard: &Shard, range: &KeyRange) -> Result<(), RestoreError> {
     delete_rows(shard, &snapshot, &shard_range.range, |_| true)
 }
 
+/// As [`clear_rows`] for all rows of `shard`, for rows that may be damaged: they are not read, and their index entries stay.
+pub fn drop_rows(shard: &Shard) -> Result<(), RestoreError> {
+    replace_rows(shard, &KeyRange::all())?;
+    shard.table().store().forget_cached();
+    Ok(())
+}
+
+/// Deletes rows of `shard` without reading them. The cache may still have them.
+fn replace_rows(shard: &Shard, range: &KeyRange) -> Result<(), RestoreError> {
+    let mut batch = Batch::new();
+    storage::drop_rows(&mut batch, shard.table().id(), &shard.shard_range().range.intersect(range));
+    Ok(shard.table().store().engine().write(batch)?)
+}
+
 impl Restoration<'_> {
     /// Starts replacing the rows by a copy. The rows must not be read until that is finished. Fails if an index of the
     /// copy is not known yet; a dropped one is left out.
-    pub fn begin(shard: &Shard, mut end: CopyEnd) -> Result<Restoration<'_>, RestoreError> {
+    pub fn begin(
+        shard: &Shard,
+        mut end: CopyEnd,
+        present: PresentRows,
+    ) -> Result<Restoration<'_>, RestoreError> {
         // Read first: an index that was known by then and is unknown afterwards was dropped, and is not new.
         let seen: Vec<bool> = end.builds.iter().map(|(id, _)| shard.has_seen_index(*id)).collect();
         let known = shard.indexes();
@@ -88,7 +116,7 @@ impl Restoration<'_> {
         }
         end.builds.retain(|(id, _)| find(*id).is_some());
         clear_entries(shard, &shard.snapshot()?)?;
-        Ok(Restoration { shard, end, indexes, after: None, rows: 0, is_whole: false })
+        Ok(Restoration { shard, end, present, indexes, after: None, rows: 0, is_whole: false })
     }
 
     /// The key up to which the rows are as in the copy.
@@ -111,6 +139,9 @@ impl Restoration<'_> {
 
     /// The next rows of this shard as copy ranges, for the replica that provides the copy.
     pub fn copy_ranges(&self, sizes: CopyRangeSizes) -> Result<Vec<CopyRange>, RestoreError> {
+        if self.present == PresentRows::Replaced {
+            return Ok(Vec::new());
+        }
         Ok(CopyRange::after(&self.shard.snapshot()?, self.after(), sizes)?)
     }
 
@@ -131,7 +162,12 @@ impl Restoration<'_> {
         }
         let range = range_after(known.or(self.after()), difference.reach.as_ref());
         let is_in_copy = |key: &PrimaryKey| difference.rows.binary_search_by(|(new, _)| new.cmp(key)).is_ok();
-        delete_rows(self.shard, &self.shard.snapshot()?, &range, |key| !is_in_copy(key))?;
+        match self.present {
+            PresentRows::Compared => {
+                delete_rows(self.shard, &self.shard.snapshot()?, &range, |key| !is_in_copy(key))?;
+            }
+            PresentRows::Replaced => replace_rows(self.shard, &range)?,
+        }
         self.rows +=
             kept.iter().map(|copy_range| copy_range.rows).sum::<u64>() + difference.rows.len() as u64;
         self.put_rows(difference.rows)?;
@@ -177,6 +213,10 @@ impl Restoration<'_> {
     pub fn finish(self) -> Result<(), RestoreError> {
         if !self.is_whole {
             return Err(RestoreError::Misfit);
+        }
+        if self.present == PresentRows::Replaced {
+            // Some of its rows may have been deleted past it.
+            self.shard.table().store().forget_cached();
         }
         let known = self.shard.indexes();
         let (table, group) = (self.shard.table().id(), self.shard.group());

@@ -223,6 +223,22 @@ impl RowRange {
         RowRange { start, end }
     }
 
+    /// The first key inside and the first key outside; `None` as the latter if there is none.
+    pub(crate) fn bounds(&self) -> (Vec<u8>, Option<Vec<u8>>) {
+        let after = |key: &[u8]| [key, &[0]].concat();
+        let start = match &self.start {
+            Bound::Included(key) => key.clone(),
+            Bound::Excluded(key) => after(key),
+            Bound::Unbounded => Vec::new(),
+        };
+        let end = match &self.end {
+            Bound::Included(key) => Some(after(key)),
+            Bound::Excluded(key) => Some(key.clone()),
+            Bound::Unbounded => None,
+        };
+        (start, end)
+    }
+
     pub(crate) fn as_scan_range(&self) -> ScanRange<'_> {
         (self.start.as_ref().map(Vec::as_slice), self.end.as_ref().map(Vec::as_slice))
     }

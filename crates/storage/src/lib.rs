@@ -64,8 +64,8 @@ pub use shard_range::ShardRange;
 pub use snapshot::TableSnapshot;
 pub use store::Store;
 pub use sweep::{
-    drop_index, drop_table, forget_group, groups_present, indexes_present, reclaim_index, reclaim_table,
-    tables_present,
+    drop_index, drop_index_entries, drop_rows, drop_table, forget_group, groups_present, indexes_present,
+    reclaim_index, reclaim_table, row_bounds, tables_present,
 };
 pub use table::Table;
 pub use table_id::TableId;

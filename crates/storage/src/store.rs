@@ -55,6 +55,11 @@ impl Store {
         written
     }
 
+    /// Empties the row cache: the engine's rows were deleted past it.
+    pub fn forget_cached(&self) {
+        self.rows.clear();
+    }
+
     /// Statistics of the row cache; all zero if it is off.
     #[must_use]
     pub fn row_cache_stats(&self) -> RowCacheStats {

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use datum::KeyRange;
 use engine::{Batch, DeletedKeys, Direction, Engine, Snapshot, Space};
 use log::GroupId;
 
 use crate::layout::{
-    after_prefix, applied_key, build_key, builds_prefix, corrupt_meta, count_key, counts_prefix,
+    RowRange, after_prefix, applied_key, build_key, builds_prefix, corrupt_meta, count_key, counts_prefix,
     dictionaries_prefix, index_prefix, table_builds_prefix,
 };
 use crate::{IndexId, ReadError, TableId};
@@ -25,6 +26,28 @@ pub fn drop_table(batch: &mut Batch, table: TableId) {
     batch.delete_range(Space::Meta, &counts_prefix(table), &counts_prefix(next));
     batch.delete_range(Space::Meta, &table_builds_prefix(table), &table_builds_prefix(next));
     batch.delete_range(Space::Meta, &dictionaries_prefix(table), &dictionaries_prefix(next));
+}
+
+/// Adds to `batch` the removal of the rows of `table` in `range`, without reading them. Their index entries stay, and so do
+/// rows in the cache: [`Store::forget_cached`](crate::Store::forget_cached).
+pub fn drop_rows(batch: &mut Batch, table: TableId, range: &KeyRange) {
+    // The last possible id is practically never drawn; its rows would stay.
+    if let (start, Some(end)) = row_bounds(table, range) {
+        batch.delete_range(Space::Rows, &start, &end);
+    }
+}
+
+/// Adds to `batch` the removal of the entries of all indexes of `table`, without reading them.
+pub fn drop_index_entries(batch: &mut Batch, table: TableId) {
+    if let Some(next) = table.next() {
+        batch.delete_range(Space::Index, table.as_bytes(), next.as_bytes());
+    }
+}
+
+/// The engine's keys of the rows of `table` in `range`: the first one inside and the first one outside, if there is one.
+#[must_use]
+pub fn row_bounds(table: TableId, range: &KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
+    RowRange::new(table, range).bounds()
 }
 
 /// Gives the disk space of a dropped table back, in the background. The batch of [`drop_table`] must be written.

@@ -84,7 +84,16 @@ impl Table {
         };
         let Some(bytes) = bytes else { return Ok(None) };
         let row_bytes = bytes.len();
-        Ok(Some((decode(self.id, key, bytes)?, row_bytes)))
+        Ok(Some((self.decode(key, bytes)?, row_bytes)))
+    }
+
+    /// As `row::decode`; a damaged row is listed.
+    fn decode(&self, key: &PrimaryKey, bytes: Bytes) -> Result<Object, ReadError> {
+        decode(self.id, key, bytes).inspect_err(|error| {
+            if let Some(damage) = self.store.engine().damage() {
+                damage.note_row(RowKey::new(self.id, key.as_bytes()).as_bytes(), &error.to_string());
+            }
+        })
     }
 
     /// Appends the rows under `keys` to `texts`, in the order of `keys`, each as [`Table::get`] would return it.
@@ -104,7 +113,7 @@ impl Table {
             let row = |(i, bytes): (&usize, Option<Bytes>)| {
                 let Some(bytes) = bytes else { return Ok(None) };
                 let row_bytes = bytes.len();
-                Ok(Some((decode(self.id, &keys[*i], bytes)?, row_bytes)))
+                Ok(Some((self.decode(&keys[*i], bytes)?, row_bytes)))
             };
             missing.iter().zip(found).map(row).collect()
         })
@@ -122,7 +131,7 @@ impl Table {
     /// The row under `key`, read from the engine without using or filling the row cache.
     pub fn get_once(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
         let bytes = self.get_bytes(key)?;
-        bytes.map(|bytes| decode(self.id, key, bytes)).transpose()
+        bytes.map(|bytes| self.decode(key, bytes)).transpose()
     }
 
     /// The stored bytes of the row under `key`, not verified.

@@ -8,11 +8,17 @@
 //! are the leader's. `progress` has the state of copies ([`CopyProgress`]), the chunk sizes ([`CopyChunking`]) and the
 //! rate limit.
 //!
+//! [`DamageRepair`] lets a replica with damaged rows get a copy.
+//!
 //! Locks: the mutexes in `CopyState` are held for moments. Rows of a replica are read and written inside its gate
 //! (`LocalReplicas::with_gate`), because the same keys may belong to another group after a reshard.
 
+mod attempts;
+mod damage_repair;
+mod damaged_shard;
 mod progress;
 mod service;
 
+pub(crate) use damage_repair::DamageRepair;
 pub use progress::{CopyChunking, CopyProgress};
 pub use service::Copies;

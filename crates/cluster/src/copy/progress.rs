@@ -8,6 +8,7 @@ use log::GroupId;
 use shard::CopyRangeSizes;
 use storage::TableSnapshot;
 
+use super::attempts::Attempts;
 use crate::config::ServerId;
 use crate::locks::BriefMutex;
 
@@ -20,6 +21,7 @@ pub(crate) struct CopyState {
     /// When the last copy of a group was completed here.
     pub(super) completed_at: BriefMutex<HashMap<GroupId, Instant>>,
     pub(super) pace: BriefMutex<Pace>,
+    pub(super) attempts: Attempts,
 }
 
 /// Bytes of rows that a node receives each second in all its copies together, so that they leave capacity for clients.

@@ -9,8 +9,11 @@ use bytes::Bytes;
 use datum::{KeyRange, PrimaryKey};
 use io::{Clock, task};
 use log::{GroupId, GroupStatus, Log, LogBase, Lsn, PeerId};
-use shard::{CopyEnd, CopyRange, Difference, Replicas, Restoration, RestoreError, clear_rows};
+use shard::{
+    CopyEnd, CopyRange, Difference, PresentRows, Replicas, Restoration, RestoreError, clear_rows, drop_rows,
+};
 
+use super::damaged_shard::present_rows;
 use super::progress::{CopyChunking, CopyProgress, CopyState, OutgoingCopy, cost};
 use crate::catalog::{CatalogClient, Handles, display_names};
 use crate::config::{CATALOG_GROUP, Ids, ServerId};
@@ -43,6 +46,8 @@ enum CopyError {
     Request(#[from] RpcError),
     #[error("the replica was removed from this server")]
     Discarded,
+    #[error("the index entries of the table are being deleted")]
+    Barred,
     #[error("the response is malformed")]
     Malformed,
     #[error("expected {expected} rows at the end of the copy, found {found}")]
@@ -56,7 +61,7 @@ enum CopyError {
 impl CopyError {
     /// Whether this is usual for a while when replicas move: one of the two sides is not there yet, or not any more.
     fn is_usual(&self) -> bool {
-        matches!(self, CopyError::NoLeader | CopyError::Request(_) | CopyError::Discarded)
+        matches!(self, CopyError::NoLeader | CopyError::Request(_) | CopyError::Discarded | CopyError::Barred)
     }
 }
 
@@ -265,7 +270,23 @@ impl Copies {
         }
     }
 
+    /// Whether a copy is being received.
+    pub(crate) fn is_receiving(&self, group: GroupId) -> bool {
+        self.state.incoming.lock().contains_key(&group)
+    }
+
+    /// Whether a copy was completed that began after `time`; with [`PresentRows::Replaced`], one that kept no row.
+    pub(crate) fn completed_since(&self, group: GroupId, time: Instant, present: PresentRows) -> bool {
+        self.state.attempts.completed_since(group, time, present)
+    }
+
+    /// Calls `work` while no copy of these groups is written to the engine. `None` if the node stops before that.
+    pub(crate) fn without_copies<R>(&self, groups: &[GroupId], work: impl FnOnce() -> R) -> Option<R> {
+        self.state.attempts.without(groups, &self.stopping, work)
+    }
+
     fn receive(&self, group: GroupId) -> Result<(), CopyError> {
+        let attempt = self.state.attempts.begin(group).ok_or(CopyError::Barred)?;
         let (shard, gate) = self.local.with_gate(group).ok_or(CopyError::Discarded)?;
         let enter = || gate.enter().ok_or(CopyError::Discarded);
         let (source, response) = self.find_source(group)?;
@@ -275,6 +296,7 @@ impl Copies {
             progress.rows_total = response.rows;
         });
         let (at, progress, builds) = (base.rows_lsn(), response.progress.clone(), response.builds.clone());
+        let present = present_rows(&**self.replicas.engine(), group, &shard);
         let mut restoration = {
             let _inside = enter()?;
             self.log.begin_restore(group)?;
@@ -282,9 +304,12 @@ impl Copies {
             if group == CATALOG_GROUP {
                 // The catalog is small, and the next start shows the rows that are there: a mix of two versions would
                 // be invalid.
-                clear_rows(&shard, &KeyRange::all())?;
+                match present {
+                    PresentRows::Compared => clear_rows(&shard, &KeyRange::all())?,
+                    PresentRows::Replaced => drop_rows(&shard)?,
+                }
             }
-            Restoration::begin(&shard, CopyEnd { at, progress, builds })?
+            Restoration::begin(&shard, CopyEnd { at, progress, builds }, present)?
         };
         while !restoration.is_whole() {
             let wait = self.receive_chunk(group, source, response.copy, &mut restoration, &gate)?;
@@ -303,6 +328,7 @@ impl Copies {
         let _inside = enter()?;
         restoration.finish()?;
         self.log.finish_restore(group, base)?;
+        attempt.complete(present);
         let mut completed_at = self.state.completed_at.lock();
         completed_at.retain(|_, at| task::now() - *at < LATE_OFFER_INTERVAL);
         completed_at.insert(group, task::now());

@@ -19,7 +19,7 @@ use crate::catalog::{
     Accounts, CatalogClient, CatalogReplica, CatalogView, Handles, Identity, Schema, Servers, ShardPlacer,
 };
 use crate::config::{Ids, ServerId};
-use crate::copy::Copies;
+use crate::copy::{Copies, DamageRepair};
 use crate::feeds::{Feeds, FeedsWorker};
 use crate::index::Indexes;
 use crate::membership::{Connectivity, Membership, PositionLookup, StallMonitor};
@@ -164,7 +164,9 @@ pub(super) fn build(
         pending,
         restart,
     };
+    let damage_repair = Arc::new(DamageRepair::new(&handles, copies.clone(), stopping.clone()));
     let reconcile_loop = ReconcileLoop {
+        damage_repair,
         peers: handles.peers.clone(),
         catalog: handles.catalog.clone(),
         membership,

@@ -14,7 +14,7 @@ use super::replica_host::ReplicaHost;
 use crate::catalog::row::CatalogRow;
 use crate::catalog::{Catalog, CatalogClient, Servers};
 use crate::config::{CATALOG_GROUP, ServerConfig, ServerId, ShardConfig, TableConfig};
-use crate::copy::Copies;
+use crate::copy::{Copies, DamageRepair};
 use crate::error::AdminError;
 use crate::feeds::Feeds;
 use crate::membership::{DesiredMembers, Membership, Probes, WaitingLog};
@@ -40,6 +40,7 @@ pub(super) struct ReconcileLoop {
     pub(super) servers: Arc<Servers>,
     pub(super) host: Arc<ReplicaHost>,
     pub(super) copies: Arc<Copies>,
+    pub(super) damage_repair: Arc<DamageRepair>,
     pub(super) feeds: Arc<Feeds>,
     pub(super) stopping: Arc<AtomicBool>,
 }
@@ -86,6 +87,7 @@ impl ReconcileLoop {
         while !self.stopping.load(Ordering::Acquire) {
             self.reconcile(&mut state);
             self.copies.drop_unused();
+            self.damage_repair.step();
             self.feeds.drop_unused();
             task::park_timeout(if self.handovers.is_awaited() { BUSY_INTERVAL } else { IDLE_INTERVAL });
         }

@@ -14,8 +14,8 @@ use self::view::MemorySnapshot;
 use crate::pre_flush::Hook;
 use crate::row_rewriter::{Occasion, RewriterCell};
 use crate::{
-    Batch, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange, Snapshot,
-    Space,
+    Batch, DamagedFiles, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange,
+    Snapshot, Space,
 };
 
 /// Sorted maps behind one lock, with the versions that live snapshots need.
@@ -24,6 +24,7 @@ pub struct MemoryEngine {
     tree: Arc<RwLock<Tree>>,
     hook: Arc<Hook>,
     rewriter: Arc<RewriterCell>,
+    damage: Arc<DamagedFiles>,
 }
 
 impl MemoryEngine {
@@ -69,6 +70,10 @@ impl Engine for MemoryEngine {
 
     fn set_pre_flush_hook(&self, hook: PreFlushHook) {
         self.hook.set(hook);
+    }
+
+    fn damage(&self) -> Option<Arc<DamagedFiles>> {
+        Some(Arc::clone(&self.damage))
     }
 
     fn set_rewriter(&self, rewriter: Option<Arc<dyn RowRewriter>>) {

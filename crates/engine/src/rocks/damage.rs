@@ -12,11 +12,14 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rocksdb::DB;
 
-use super::column;
+use super::{column, discard};
 use crate::{DamagedFile, DamagedFiles, EngineError, Space};
 
 /// How long merging of a space pauses after it has met damage.
 const MERGE_PAUSE: Duration = Duration::from_secs(600);
+
+/// In place of a file's name: RocksDB does not name a file of large values in each of its messages.
+const UNKNOWN: &str = "an unknown file";
 
 /// The damage of one engine.
 #[derive(Default)]
@@ -38,12 +41,12 @@ impl Damage {
         &self.files
     }
 
-    /// Converts the error of a read, and lists the file that it names.
-    pub(super) fn failed(&self, error: rocksdb::Error) -> EngineError {
+    /// Converts the error of a read of `keys`, and lists the file that it names.
+    pub(super) fn failed(&self, error: rocksdb::Error, space: Space, keys: (&[u8], &[u8])) -> EngineError {
         let error = EngineError::from(error);
         match &error {
-            EngineError::Corrupt { detail } => self.note(detail),
-            EngineError::Io { detail } if file_in(detail).is_some() => self.note(detail),
+            EngineError::Corrupt { detail } => self.note(detail, space, keys),
+            EngineError::Io { detail } if file_in(detail).is_some() => self.note(detail, space, keys),
             _ => {}
         }
         error
@@ -56,38 +59,78 @@ impl Damage {
         let name = name_in(detail);
         if self.files.count(name) {
             // The keys are found later: this is a thread of RocksDB, which must never be the one that closes the database.
-            self.files.add(DamagedFile { name: name.to_owned(), detail: detail.to_owned(), keys: None });
+            let (name, detail) = (name.to_owned(), detail.to_owned());
+            self.files.add(DamagedFile { name, detail, space: None, keys: None, is_discarded: false });
         }
     }
 
     /// Notes the failed read of a thread that has the database open.
-    fn note(&self, detail: &str) {
+    fn note(&self, detail: &str, space: Space, keys: (&[u8], &[u8])) {
         let name = name_in(detail);
         if self.files.count(name) {
-            let keys = self.db.get().and_then(Weak::upgrade).and_then(|db| keys_of(&db, name));
-            self.files.add(DamagedFile { name: name.to_owned(), detail: detail.to_owned(), keys });
+            tracing::error!("a file of the storage engine is damaged: {detail}");
+            let found =
+                self.db.get().and_then(Weak::upgrade).and_then(|db| file_of(&db, name).ok().flatten());
+            let keys = (keys.0.to_vec(), keys.1.to_vec());
+            let (space, keys) = found.map_or((Some(space), Some(keys)), |found| (found.space, found.keys));
+            let (name, detail) = (name.to_owned(), detail.to_owned());
+            self.files.add(DamagedFile { name, detail, space, keys, is_discarded: false });
+        } else if may_have_large_values(name) {
+            self.files.update(name, |file| widen(file, space, keys));
         }
+    }
+
+    /// Forgets files that no longer exist.
+    pub(super) fn refresh(&self, db: &DB) -> Result<(), EngineError> {
+        let live = db.live_files()?;
+        let dir = db.path();
+        self.files.retain(|name| {
+            let is_listed = live.iter().any(|file| file.name.trim_start_matches('/') == name);
+            is_listed || name == UNKNOWN || (name.ends_with(".blob") && dir.join(name).exists())
+        });
+        self.find_keys(db)
+    }
+
+    /// Finds the keys of files that merges have met, which run on threads of RocksDB.
+    pub(super) fn find_keys(&self, db: &DB) -> Result<(), EngineError> {
+        let unknown = self.files.list().into_iter().filter(|file| file.keys.is_none());
+        for file in unknown.filter(|file| file.name.ends_with(".sst")) {
+            if let Some(found) = file_of(db, &file.name)? {
+                self.files.update(&file.name, |file| (file.space, file.keys) = (found.space, found.keys));
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the damage of a file that no message named.
+    pub(super) fn forget_unknown(&self) {
+        self.files.retain(|name| name != UNKNOWN);
+    }
+
+    /// Deletes a file of which nothing is needed any more, while nothing is merged. False if it is not possible while the
+    /// database is open.
+    pub(super) fn delete_file(&self, db: &DB, name: &str) -> Result<bool, EngineError> {
+        let paused_since = self.paused_since.lock();
+        set_merging(db, false)?;
+        let deleted = discard::delete_alone(db, name);
+        if paused_since.is_none() {
+            set_merging(db, true)?;
+        }
+        drop(paused_since);
+        deleted
     }
 
     /// Pauses merging if it has met damage, continues it after a while, and forgets files that no longer exist. To be called about
     /// once a minute.
     pub(super) fn pause_merges(&self, db: &DB) -> Result<(), EngineError> {
-        let live = db.live_files()?;
-        let dir = db.path();
-        self.files.retain(|name| {
-            let is_listed = live.iter().any(|file| file.name.trim_start_matches('/') == name);
-            is_listed || (name.ends_with(".blob") && dir.join(name).exists())
-        });
-        for file in self.files.list().into_iter().filter(|file| file.keys.is_none()) {
-            if let Some(keys) = keys_of(db, &file.name) {
-                self.files.set_keys(&file.name, keys);
-            }
-        }
+        self.refresh(db)?;
         let mut paused_since = self.paused_since.lock();
         if self.merge_failed.swap(false, Ordering::Relaxed) && paused_since.is_none() {
             set_merging(db, false)?;
             *paused_since = Some(Instant::now());
-        } else if paused_since.is_some_and(|since| since.elapsed() >= MERGE_PAUSE) {
+        } else if paused_since
+            .is_some_and(|since| since.elapsed() >= MERGE_PAUSE || self.files.list().is_empty())
+        {
             set_merging(db, true)?;
             *paused_since = None;
         }
@@ -95,11 +138,40 @@ impl Damage {
     }
 }
 
-/// The lowest and the highest key of a file.
-fn keys_of(db: &DB, name: &str) -> Option<(Vec<u8>, Vec<u8>)> {
-    let files = db.live_files().ok()?;
-    let file = files.into_iter().find(|file| file.name.trim_start_matches('/') == name)?;
-    Some((file.start_key?, file.end_key?))
+/// The properties of a data file in the database.
+struct FoundFile {
+    space: Option<Space>,
+    keys: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+fn file_of(db: &DB, name: &str) -> Result<Option<FoundFile>, EngineError> {
+    let mut files = db.live_files()?.into_iter();
+    let found = files.find(|file| file.name.trim_start_matches('/') == name);
+    Ok(found.map(|file| {
+        let space = Space::ALL.into_iter().find(|space| space.name() == file.column_family_name);
+        FoundFile { space, keys: file.start_key.zip(file.end_key) }
+    }))
+}
+
+/// Whether RocksDB may have meant a file of large values.
+pub(super) fn may_have_large_values(name: &str) -> bool {
+    name.ends_with(".blob") || name == UNKNOWN
+}
+
+/// Adds the keys of a failed read to a file of large values.
+fn widen(file: &mut DamagedFile, space: Space, keys: (&[u8], &[u8])) {
+    file.space = Some(space);
+    match &mut file.keys {
+        Some((first, last)) => {
+            if keys.0 < first.as_slice() {
+                *first = keys.0.to_vec();
+            }
+            if keys.1 > last.as_slice() {
+                *last = keys.1.to_vec();
+            }
+        }
+        none => *none = Some((keys.0.to_vec(), keys.1.to_vec())),
+    }
 }
 
 fn set_merging(db: &DB, is_on: bool) -> Result<(), EngineError> {
@@ -111,7 +183,7 @@ fn set_merging(db: &DB, is_on: bool) -> Result<(), EngineError> {
 }
 
 fn name_in(detail: &str) -> &str {
-    file_in(detail).unwrap_or("an unknown file")
+    file_in(detail).unwrap_or(UNKNOWN)
 }
 
 /// The name of the data file in one of RocksDB's messages.

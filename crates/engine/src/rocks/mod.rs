@@ -6,6 +6,7 @@
 
 mod bounds;
 mod damage;
+mod discard;
 mod file_list;
 mod flushes;
 mod history;
@@ -66,6 +67,15 @@ impl RocksEngine {
         file_list::verify(dir)?;
         let cache = options::block_cache(options);
         let rewriter = Arc::<RewriterCell>::default();
+        discard::remove_listed(dir, || {
+            let spaces = Space::ALL.map(|space| {
+                let mut column = options::for_space(space, options, &cache);
+                column.set_disable_auto_compactions(true);
+                ColumnFamilyDescriptor::new(space.name(), column)
+            });
+            let database = options::for_database(options);
+            DB::open_cf_descriptors(&database, dir, spaces).map_err(|error| open_error(dir, error))
+        })?;
         let spaces = Space::ALL.map(|space| {
             let mut column = options::for_space(space, options, &cache);
             if space == Space::Rows {
@@ -134,13 +144,13 @@ impl RocksEngine {
 impl Engine for RocksEngine {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read);
-        let found = found.map_err(|error| self.damage.failed(error))?;
+        let found = found.map_err(|error| self.damage.failed(error, space, (key, key)))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
     fn get_in_memory(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read_in_memory);
-        let found = found.map_err(|error| self.damage.failed(error))?;
+        let found = found.map_err(|error| self.damage.failed(error, space, (key, key)))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
@@ -149,8 +159,10 @@ impl Engine for RocksEngine {
         let column = column(&self.db, space);
         let found = self.db.batched_multi_get_cf_opt(column, keys.iter().copied(), ascending, &self.read);
         let copied = |value: DBPinnableSlice<'_>| Bytes::copy_from_slice(&value);
-        let checked = |value: Result<Option<_>, _>| value.map_err(|error| self.damage.failed(error));
-        found.into_iter().map(|value| Ok(checked(value)?.map(copied))).collect()
+        let checked = |(value, key): (Result<Option<_>, _>, &&[u8])| {
+            value.map_err(|error| self.damage.failed(error, space, (key, key)))
+        };
+        found.into_iter().zip(keys).map(|read| Ok(checked(read)?.map(copied))).collect()
     }
 
     fn get_durable(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -158,7 +170,7 @@ impl Engine for RocksEngine {
         let mut read = ReadOptions::default();
         read.set_read_tier(ReadTier::Persisted);
         let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &read);
-        let found = found.map_err(|error| self.damage.failed(error))?;
+        let found = found.map_err(|error| self.damage.failed(error, space, (key, key)))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
@@ -215,6 +227,27 @@ impl Engine for RocksEngine {
         if let Some(reclaimer) = &self.reclaimer {
             reclaimer.add(DeletedRange { space, start, end, keys, deleted_at });
         }
+    }
+
+    fn damage(&self) -> Option<Arc<DamagedFiles>> {
+        if let Err(error) = self.damage.find_keys(&self.db) {
+            tracing::warn!("could not find the keys of damaged files: {error}");
+        }
+        Some(self.damaged_files())
+    }
+
+    fn discard_file(&self, name: &str) -> Result<(), EngineError> {
+        if damage::may_have_large_values(name) {
+            let listed = self.damage.files().list().into_iter().find(|file| file.name == name);
+            let space = listed.and_then(|file| file.space).unwrap_or(Space::Rows);
+            rewriting::rewrite_large_values(&self.db, space)?;
+            discard::await_end(&self.db.path().join(name));
+            self.damage.forget_unknown();
+        } else if !self.damage.delete_file(&self.db, name)? {
+            discard::list(self.db.path(), name)?;
+            self.damage.files().update(name, |file| file.is_discarded = true);
+        }
+        self.damage.refresh(&self.db)
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

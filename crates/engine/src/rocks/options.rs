@@ -59,6 +59,8 @@ const DELETIONS_SHARE: f64 = 0.5;
 const DELETIONS_WINDOW: usize = 16 << 10;
 /// The share of garbage in a large-value file from which it is rewritten.
 const LARGE_VALUE_GARBAGE_MAX: f64 = 0.3;
+/// The share of the large-value files, the oldest ones, that are rewritten when a merge meets their values.
+pub(super) const LARGE_VALUE_AGE_CUTOFF: f64 = 0.5;
 const FILE_BYTES_MIN: usize = 4 << 20;
 const FILE_BYTES_MAX: usize = 64 << 20;
 /// So many flushed files are merged into the level below at a time: the more, the less is written, and the more files a lookup
@@ -143,7 +145,7 @@ pub(super) fn for_space(space: Space, options: &EngineOptions, cache: &Cache) ->
         column.set_min_blob_size(LARGE_VALUE_BYTES);
         column.set_blob_compression_type(DBCompressionType::None);
         column.set_enable_blob_gc(true);
-        column.set_blob_gc_age_cutoff(0.5);
+        column.set_blob_gc_age_cutoff(LARGE_VALUE_AGE_CUTOFF);
         column.set_blob_gc_force_threshold(LARGE_VALUE_GARBAGE_MAX);
     }
     column

@@ -13,9 +13,9 @@ use librocksdb_sys as ffi;
 use rocksdb::{AsRawPtr, BottommostLevelCompaction, CompactOptions, DB, Options};
 
 use super::bounds::{first_excluded, first_included};
-use super::column;
+use super::{column, options};
 use crate::row_rewriter::{Occasion, RewriterCell};
-use crate::{ScanRange, Space};
+use crate::{EngineError, ScanRange, Space};
 
 const NAME: &std::ffi::CStr = c"rekindle.rows";
 
@@ -56,6 +56,15 @@ pub(super) fn compact(db: &DB, space: Space, range: ScanRange<'_>) {
     options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
     let (start, end) = (first_included(range.0), first_excluded(range.1));
     db.compact_range_cf_opt(column(db, space), start, end, &options);
+}
+
+/// Writes all large values of a space that are in use to new files, so that the files that have them now are deleted.
+pub(super) fn rewrite_large_values(db: &DB, space: Space) -> Result<(), EngineError> {
+    let column = column(db, space);
+    db.set_options_cf(column, &[("blob_garbage_collection_age_cutoff", "1.0")])?;
+    compact(db, space, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded));
+    let share = options::LARGE_VALUE_AGE_CUTOFF.to_string();
+    Ok(db.set_options_cf(column, &[("blob_garbage_collection_age_cutoff", &share)])?)
 }
 
 /// Ends running calls of [`compact`] soon, and lets later ones do nothing.

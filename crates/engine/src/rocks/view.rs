@@ -87,7 +87,7 @@ impl RocksSnapshot {
 impl Snapshot for RocksSnapshot {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read);
-        let found = found.map_err(|error| self.damage.failed(error))?;
+        let found = found.map_err(|error| self.damage.failed(error, space, (key, key)))?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
@@ -219,7 +219,12 @@ impl Scan for RocksScan {
             return Ok(Some((key, value)));
         }
         self.step = Step::Ended;
-        self.iterator.status().map_err(|error| self.source.snapshot.damage.failed(error))?;
+        let bounds = &self.source.bounds;
+        let (start, end) = (bounds.start.as_deref(), bounds.end.as_deref());
+        // For the list of damaged files: the keys that the failed read may concern.
+        let keys = (start.unwrap_or_default(), end.unwrap_or(&[0xFF; 16]));
+        let (space, damage) = (self.source.space, &self.source.snapshot.damage);
+        self.iterator.status().map_err(|error| damage.failed(error, space, keys))?;
         Ok(None)
     }
 

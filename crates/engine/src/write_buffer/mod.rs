@@ -16,8 +16,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use self::buffers::{BufferedChanges, Buffers, hash_of};
 use crate::{
-    Batch, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange,
-    Snapshot, Space,
+    Batch, DamagedFiles, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook,
+    RowRewriter, ScanRange, Snapshot, Space,
 };
 
 /// A batch larger than `bytes_max` divided by this is not buffered but written directly.
@@ -278,6 +278,14 @@ impl Engine for BufferedEngine {
     fn reclaim(&self, space: Space, start: &[u8], end: &[u8], keys: DeletedKeys) {
         // Deletions of ranges are never buffered.
         self.shared.engine.reclaim(space, start, end, keys);
+    }
+
+    fn damage(&self) -> Option<Arc<DamagedFiles>> {
+        self.shared.engine.damage()
+    }
+
+    fn discard_file(&self, name: &str) -> Result<(), EngineError> {
+        self.shared.engine.discard_file(name)
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

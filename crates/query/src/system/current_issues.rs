@@ -4,6 +4,7 @@
 //! names and connections.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use cluster::{
     Catalog, CatalogOutage, Node, Readiness, ReplicaState, ServerId, ShardState, TableHandle, readiness,
@@ -131,23 +132,48 @@ fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
     Some(Issue { is_critical: true, ..of_server(cx, "disk_error", name, message, description) })
 }
 
-/// One issue for each damaged file of this server.
+/// One issue for each damaged file of this server, and for each damaged row of other files.
 fn damage(cx: &Cx, identifiers: Identifiers) -> Vec<Issue> {
-    let server = cx.node().name();
-    let issue = |file: DamagedFile| {
-        let tables = tables_in(&cx.catalog(), &file);
-        let of =
-            if tables.is_empty() { String::new() } else { format!(" It has rows of {}.", listed(&tables)) };
-        let description = format!(
-            "Server `{server}` has a damaged file, `{}`. Reads of its damaged part fail, and all others are served.{of} If \
-             other servers have replicas of all tables of this server, stop it and let it join again with an empty \
-             data directory. Otherwise stop it, and write out the readable rows with `rekindle salvage`.",
-            file.name
-        );
-        let issue = of_server(cx, "data_damage", server_name(cx, identifiers), file.detail, description);
-        Issue { is_critical: true, about: format!("{} {}", issue.about, file.name), ..issue }
+    let catalog = cx.catalog();
+    let issue = |about: &str, detail: String, description: String| {
+        let issue = of_server(cx, "data_damage", server_name(cx, identifiers), detail, description);
+        Issue { is_critical: true, about: format!("{} {about}", issue.about), ..issue }
     };
-    cx.service.facts.damaged_files.list().into_iter().map(issue).collect()
+    let server = cx.node().name();
+    let of_file = |file: DamagedFile| {
+        let description = damaged_file(&server, &file, &tables_in(&catalog, &file));
+        issue(&file.name, file.detail, description)
+    };
+    let of_row = |(key, detail): (Vec<u8>, String)| {
+        let is_of = |table: &&Arc<TableHandle>| key.starts_with(table.config.id.as_bytes());
+        let table = catalog.tables().into_iter().find(is_of)?;
+        let name = format!("{}.{}", table.db.name, table.config.name);
+        let description = format!(
+            "Server `{server}` has a damaged row of `{name}`: {detail}. Reads of it fail, and all others are served. {REMEDY}"
+        );
+        Some(issue(&detail, detail.clone(), description))
+    };
+    let damaged = &cx.service.facts.damaged_files;
+    let files = damaged.list().into_iter().map(of_file);
+    files.chain(damaged.rows().into_iter().filter_map(of_row)).collect()
+}
+
+/// What becomes of damaged rows.
+const REMEDY: &str = "If another server has a replica with these rows, this server replaces them by itself. Otherwise stop it, and write \
+                      out the readable rows with `rekindle salvage`.";
+
+fn damaged_file(server: &Text, file: &DamagedFile, tables: &[Text]) -> String {
+    let name = &file.name;
+    if file.is_discarded {
+        return format!(
+            "Server `{server}` has a damaged file, `{name}`. All rows in it were replaced by copies from other servers, and all \
+             reads are served. The file is removed when the server is started again."
+        );
+    }
+    let of = if tables.is_empty() { String::new() } else { format!(" It has rows of {}.", listed(tables)) };
+    format!(
+        "Server `{server}` has a damaged file, `{name}`. Reads of its damaged part fail, and all others are served.{of} {REMEDY}"
+    )
 }
 
 /// The names of the tables whose keys may be in a damaged file.

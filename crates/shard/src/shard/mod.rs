@@ -204,6 +204,12 @@ impl Shard {
         self.context.replica.is_recovering()
     }
 
+    /// The table whose rows it has.
+    #[must_use]
+    pub fn table_id(&self) -> TableId {
+        self.table.id()
+    }
+
     pub(crate) fn table(&self) -> &Table {
         &self.table
     }

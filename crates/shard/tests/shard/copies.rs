@@ -5,7 +5,8 @@ use std::sync::Arc;
 use datum::{KeyBound, KeyRange, PrimaryKey};
 use log::{Durability, GroupId};
 use rekindle_shard::{
-    CopyEnd, CopyRangeSizes, Decision, Difference, Direction, Restoration, RestoreError, Shard, TableSnapshot,
+    CopyEnd, CopyRangeSizes, Decision, Difference, Direction, PresentRows, Restoration, RestoreError, Shard,
+    TableSnapshot,
 };
 
 use crate::bed::{Bed, content, key, put};
@@ -37,8 +38,20 @@ fn copy(
     sizes: CopyRangeSizes,
     responses_max: usize,
 ) -> (usize, bool) {
+    copy_over(PresentRows::Compared, from, to, response_bytes, sizes, responses_max)
+}
+
+/// As [`copy`], over rows that are compared or replaced.
+fn copy_over(
+    present: PresentRows,
+    from: &Shard,
+    to: &Shard,
+    response_bytes: usize,
+    sizes: CopyRangeSizes,
+    responses_max: usize,
+) -> (usize, bool) {
     let snapshot = from.snapshot().unwrap();
-    let mut restoration = Restoration::begin(to, end_of(&snapshot)).unwrap();
+    let mut restoration = Restoration::begin(to, end_of(&snapshot), present).unwrap();
     let mut sent = 0;
     for _ in 0..responses_max {
         let copy_ranges = restoration.copy_ranges(sizes).unwrap();
@@ -140,10 +153,43 @@ fn rows_absent_from_the_copy_are_removed_with_their_entries() {
 }
 
 #[test]
+fn replaced_rows_are_not_read_and_none_stays() {
+    for seed in 0..20 {
+        let mut chance = Chance(seed);
+        let (here, there) = (Bed::running(), Bed::running());
+        let (from, to) = (here.shard(), there.shard_of(TO, KeyRange::all()));
+        for shard in [&from, &to] {
+            shard.set_indexes(defs());
+            build(shard);
+        }
+        (0..200).for_each(|_| change(&from, &mut chance, 60));
+        (0..100).for_each(|_| change(&to, &mut chance, 80));
+        // Rows in the cache must not outlive their deletion.
+        let cached: Vec<PrimaryKey> = stored(&to).into_iter().map(|(key, _)| key).collect();
+        cached.iter().for_each(|key| drop(to.get(key).unwrap()));
+        loop {
+            let (response_bytes, responses_max) = (1 + chance.below(800) as usize, chance.below(12) as usize);
+            (0..chance.below(4)).for_each(|_| change(&from, &mut chance, 60));
+            // An attempt may find out that rows are damaged.
+            let present = if chance.below(2) == 0 { PresentRows::Compared } else { PresentRows::Replaced };
+            if copy_over(present, &from, &to, response_bytes, SIZES, responses_max).1 {
+                break;
+            }
+        }
+        assert!(copy_over(PresentRows::Replaced, &from, &to, 1000, SIZES, usize::MAX).1);
+        assert_eq!(stored(&to), stored(&from), "seed {seed}");
+        for key in &cached {
+            assert_eq!(to.get(key).unwrap(), from.get(key).unwrap(), "seed {seed}");
+        }
+        check(&to, seed);
+    }
+}
+
+#[test]
 fn a_response_to_another_request_is_refused() {
     let (_here, from, _there, to) = two();
     let snapshot = from.snapshot().unwrap();
-    let mut restoration = Restoration::begin(&to, end_of(&snapshot)).unwrap();
+    let mut restoration = Restoration::begin(&to, end_of(&snapshot), PresentRows::Compared).unwrap();
     let copy_ranges = restoration.copy_ranges(SIZES).unwrap();
     let response = Difference::with(&snapshot, None, &copy_ranges, 2000).unwrap();
     let last = response.reach.clone();
@@ -189,7 +235,7 @@ fn rows_outside_of_the_range_are_refused() {
     from.sync().wait().unwrap();
     let to = there.shard_of(TO, range);
     let snapshot = from.snapshot().unwrap();
-    let mut restoration = Restoration::begin(&to, end_of(&snapshot)).unwrap();
+    let mut restoration = Restoration::begin(&to, end_of(&snapshot), PresentRows::Compared).unwrap();
     let all = Difference::with(&snapshot, None, &[], usize::MAX).unwrap();
     for some in [&all.rows[..3], &all.rows[1..]] {
         let refused = restoration.take(&[], Difference { rows: some.to_vec(), ..all.clone() });

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::{
-    Batch, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange,
-    Snapshot, Space,
+    Batch, DamagedFiles, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook,
+    RowRewriter, ScanRange, Snapshot, Space,
 };
 
 use super::background::Background;
@@ -122,7 +122,7 @@ impl CompressedEngine {
             {
                 Ok(None)
             }
-            Err(error) => Err(named(key, error)),
+            Err(error) => Err(named(&*self.compression.engine, key, error)),
         }
     }
 
@@ -204,6 +204,14 @@ impl Engine for CompressedEngine {
 
     fn reclaim(&self, space: Space, start: &[u8], end: &[u8], keys: DeletedKeys) {
         self.inner().reclaim(space, start, end, keys);
+    }
+
+    fn damage(&self) -> Option<Arc<DamagedFiles>> {
+        self.inner().damage()
+    }
+
+    fn discard_file(&self, name: &str) -> Result<(), EngineError> {
+        self.inner().discard_file(name)
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

@@ -375,15 +375,19 @@ pub(super) fn is_compressed(key: &[u8], stored: &[u8]) -> bool {
     row::is_compressed(stored) && key.len() >= TableId::BYTES
 }
 
-/// The error that names the row under the engine's key `key`.
+/// The error that names the row under the engine's key `key`. A damaged row is listed.
 #[cold]
-pub(super) fn named(key: &[u8], error: RowError) -> EngineError {
+pub(super) fn named(engine: &dyn Engine, key: &[u8], error: RowError) -> EngineError {
     let cause = match error {
         RowError::Engine(error) => return error,
         RowError::Corrupt(cause) => cause,
     };
-    let (table, key) = key.split_at(key.len().min(TableId::BYTES));
+    let (table, row) = key.split_at(key.len().min(TableId::BYTES));
     let table = table_of(table).map_or_else(|| "unknown".to_owned(), |table| table.to_string());
-    let key = PrimaryKey(Bytes::copy_from_slice(key));
-    EngineError::Corrupt { detail: format!("row {key} of table {table} is damaged: {cause}") }
+    let row = PrimaryKey(Bytes::copy_from_slice(row));
+    let detail = format!("row {row} of table {table} is damaged: {cause}");
+    if let Some(damage) = engine.damage().filter(|_| !matches!(cause, CorruptCompression::Memory)) {
+        damage.note_row(key, &detail);
+    }
+    EngineError::Corrupt { detail }
 }

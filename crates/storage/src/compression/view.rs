@@ -37,7 +37,8 @@ impl Snapshot for CompressedSnapshot {
             return Ok(Some(stored));
         }
         let meta = |key: &[u8]| self.meta(key);
-        self.compression.decode(key, &stored, &meta).map(Some).map_err(|error| named(key, error))
+        let decoded = self.compression.decode(key, &stored, &meta);
+        decoded.map(Some).map_err(|error| named(&*self.compression.engine, key, error))
     }
 
     fn scan(self: Arc<Self>, space: Space, range: ScanRange<'_>, direction: Direction) -> Box<dyn Scan> {
@@ -87,7 +88,7 @@ impl Scan for CompressedScan {
         }
         match decompress(key, stored, snapshot, row, last) {
             Ok(row) => Ok(Some((key, row))),
-            Err(error) => Err(named(key, error)),
+            Err(error) => Err(named(&*snapshot.compression.engine, key, error)),
         }
     }
 

@@ -99,6 +99,15 @@ impl RowCache {
         }
     }
 
+    /// Removes all rows. Rows that are being read now are not cached.
+    pub(crate) fn clear(&self) {
+        for partition in &self.partitions {
+            let mut partition = partition.lock();
+            partition.epoch += 1;
+            partition.shrink_to(0);
+        }
+    }
+
     /// Whether the cache is off, so that lookups can be skipped.
     pub(crate) fn is_off(&self) -> bool {
         self.partition_bytes_max() == 0

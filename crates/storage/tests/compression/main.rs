@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use datum::{KeyRange, PrimaryKey, row};
+use datum::{KeyBound, KeyRange, PrimaryKey, row};
 use engine::memory::MemoryEngine;
 use engine::{Batch, BufferedEngine, Engine, Space, conformance};
 use rekindle_storage::{CompressedEngine, CompressionOptions, Direction, Store, Table, drop_table};
@@ -210,6 +210,48 @@ fn a_damaged_row_is_an_error_whichever_byte_it_is() {
     let error = read(huge).unwrap_err();
     assert!(error.to_string().contains("4294967295 bytes"), "{error}");
     assert_eq!(row::stored(&read(stored.clone()).unwrap().unwrap()), bed.rows.get(&key));
+}
+
+#[test]
+fn a_damaged_row_is_listed_and_fails_only_reads_that_need_it() {
+    for is_compressed in [true, false] {
+        let mut bed = Bed::new(SMALL);
+        bed.fill(&mut Draw(9), 0..300, "alpha");
+        let is_wanted = |(_, row): &(Vec<u8>, Vec<u8>)| row.starts_with(&COMPRESSED) == is_compressed;
+        let (stored_key, stored) = bed.stored_rows().into_iter().rfind(is_wanted).unwrap();
+        let mut damaged = stored.clone();
+        let at = damaged.len() / 2;
+        damaged[at] ^= 1;
+        let key = PrimaryKey(Bytes::copy_from_slice(&stored_key[16..]));
+        bed.change_below(|batch| batch.put(Space::Rows, &stored_key, Bytes::from(damaged.clone())));
+        let damage = bed.store.engine().damage().unwrap();
+        assert!(damage.is_empty());
+        let error = bed.table.get(&key).unwrap_err().to_string();
+        assert!(error.contains(&table_id(7).to_string()) && error.contains(&key.to_string()), "{error}");
+        let listed = damage.rows();
+        assert_eq!(listed.len(), 1);
+        assert_eq!(listed[0].0, stored_key);
+        // All other rows are read, also by a scan before the damaged row.
+        let before = KeyRange { start: KeyBound::Unbounded, end: KeyBound::Excluded(key.clone()) };
+        let mut scan = bed.table.snapshot(whole()).unwrap().scan(&before, Direction::Ascending);
+        let mut rows = 0;
+        while scan.next().unwrap().is_some() {
+            rows += 1;
+        }
+        assert!(rows > 0);
+        for other in bed.rows.keys().filter(|other| **other != key) {
+            assert!(bed.table.get(other).unwrap().is_some());
+        }
+        let mut scan = bed.table.snapshot(whole()).unwrap().scan(&KeyRange::all(), Direction::Ascending);
+        let end = loop {
+            match scan.next() {
+                Ok(Some(_)) => {}
+                end => break end,
+            }
+        };
+        assert!(end.unwrap_err().to_string().contains("damaged"), "the scan of all rows fails");
+        assert_eq!(damage.rows().len(), 1);
+    }
 }
 
 #[test]
