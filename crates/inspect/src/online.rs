@@ -24,7 +24,7 @@ pub struct OnlineCheck {
     next: Vec<u8>,
 }
 
-/// What one step of a check has read.
+/// The result of one step of a check.
 #[derive(Debug, Default)]
 pub struct Verified {
     /// Bytes of keys and values.
@@ -38,7 +38,7 @@ pub struct Verified {
 }
 
 impl OnlineCheck {
-    /// A check that begins with the first pair. `rows` are those of `engine`.
+    /// A check that begins with the first pair. `rows` decodes the rows of `engine`.
     #[must_use]
     pub fn new(engine: Arc<RocksEngine>, rows: Arc<CompressedEngine>) -> OnlineCheck {
         let spaces = Space::ALL.into_iter().rev().collect();

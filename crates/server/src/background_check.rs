@@ -19,7 +19,7 @@ const STEP_BYTES: u64 = 1 << 20;
 /// After a failed read that is not about damage.
 const RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// What the checks of a server have done since its start.
+/// Counters of the checks of a server since its start.
 #[derive(Debug, Default)]
 pub struct CheckCounters {
     /// Bytes that were verified.

@@ -48,7 +48,7 @@ pub struct Observed {
     pub node: Weak<Node>,
     /// The service that runs queries, until it stops.
     pub queries: Weak<query::Service>,
-    /// What the background checks have done.
+    /// Counters of the background checks.
     pub checks: Arc<CheckCounters>,
 }
 
