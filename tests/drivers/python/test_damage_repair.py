@@ -76,8 +76,9 @@ class DamagedReplica(unittest.TestCase):
         kind = chance.choice([kind for kind, files in sorted(kinds.items()) if files])
         path = chance.choice(kinds[kind])
         content = bytearray(path.read_bytes())
-        # Pairs are in the first part; a damaged list of blocks at the end may concern every pair of the file.
-        at = chance.randrange(40, len(content) * 3 // 4)
+        # Pairs are in the first part; a damaged list of blocks at the end may concern every pair of the file. A server does not
+        # start if it cannot read the catalog and the lowest keys of each index, which are in the first blocks.
+        at = chance.randrange(min(40 << 10, len(content) // 2), len(content) * 3 // 4)
         how = chance.choice(("flip", "zero"))
         if how == "flip":
             content[at] ^= 1 << chance.randrange(8)
