@@ -48,7 +48,7 @@ use peers::Peers;
 use pid_file::PidFile;
 use ports::{PROTOCOL_RELEASE, PortSummary, Ports, cluster_addresses, facts, listening};
 use proxy_folder::{data_in, new_folder};
-use stores::Machine;
+use stores::{Machine, Stores};
 
 pub use data_directory::{DirectoryError, OpenMode};
 pub use start_error::StartError;
@@ -126,12 +126,7 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     let peers = stores.link(config, &directory, &machine, addresses.clone(), ports.cluster)?;
     let (engine, compressed) = (stores.engine.clone(), stores.compressed.clone());
     let damaged_files = stores.rocks.damaged_files();
-    let history_age = HistoryAge::limit(stores.rocks.clone(), config.feed_retention.time)?;
-    let checks = Arc::<CheckCounters>::default();
-    let check = config.background_check.map(|options| {
-        BackgroundCheck::start(options, stores.rocks.clone(), compressed.clone(), checks.clone())
-    });
-    let check = check.transpose()?;
+    let (upkeep, checks) = start_upkeep(config, &stores)?;
     let node = machine.open_node(config, &directory, stores, catalog, &addresses)?;
     let archives = Archives::follow(compressed, &node);
     peers.reception.open(node.rpc_server());
@@ -166,9 +161,21 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     transfer_leadership(config, &node);
     running.stop(runtime);
     peers.stop();
-    drop((indexes, history_age, check, archives, recorder));
+    drop((indexes, upkeep, archives, recorder));
     shut_down_engine(node, engine)?;
     end
+}
+
+/// The threads that care for the stored data, and the counters of its checks.
+type Upkeep = ((HistoryAge, Option<BackgroundCheck>), Arc<CheckCounters>);
+
+fn start_upkeep(config: &Config, stores: &Stores) -> std::io::Result<Upkeep> {
+    let (rocks, rows) = (&stores.rocks, &stores.compressed);
+    let history_age = HistoryAge::limit(rocks.clone(), config.feed_retention.time)?;
+    let counters = Arc::<CheckCounters>::default();
+    let start = |options| BackgroundCheck::start(options, rocks.clone(), rows.clone(), counters.clone());
+    let check = config.background_check.map(start).transpose()?;
+    Ok(((history_age, check), counters))
 }
 
 fn start_recorder(
