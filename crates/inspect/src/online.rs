@@ -1,7 +1,8 @@
 //! Verifies the stored data of a server while it runs, some bytes at a time.
 //!
 //! The engine verifies the checksum of each block that is read from disk, and lists the files of damaged ones itself
-//! ([`engine::DamagedFiles`]). Rows and dictionaries have checksums of their own, which are verified here.
+//! ([`engine::DamagedFiles`]). Rows and dictionaries have checksums of their own, which are verified here; damaged rows are
+//! added to that list.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -129,7 +130,9 @@ impl OnlineCheck {
                     Err(cause) => return Some(cause.to_string()),
                 };
                 let cause = row::decode(stored).err()?;
-                Some(format!("row {primary} of table {table}: {cause}"))
+                let damage = format!("row {primary} of table {table}: {cause}");
+                self.engine.damaged_files().note_row(key, &damage);
+                Some(damage)
             }
             Space::Meta => {
                 let cause = meta_record(key, &Bytes::copy_from_slice(value)).err()?;
@@ -201,6 +204,7 @@ mod tests {
         engine.flush().unwrap();
         let (pairs, damages) = checked(&engine);
         assert_eq!((pairs, damages.len()), (1000, 1), "{damages:?}");
+        assert_eq!(engine.damaged_files().rows().len(), 1);
         drop(engine);
         let paths = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
         let files = paths.filter(|path| path.extension().is_some_and(|end| end == "sst"));
