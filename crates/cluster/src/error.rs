@@ -370,6 +370,20 @@ impl AdminError {
             _ => false,
         }
     }
+
+    /// Whether stored data is damaged.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            AdminError::Engine(cause) | AdminError::Read(shard::ReadError::Engine(cause)) => {
+                matches!(cause, engine::EngineError::Corrupt { .. })
+            }
+            AdminError::Read(cause) => {
+                matches!(cause, shard::ReadError::Corrupt { .. } | shard::ReadError::CorruptMeta { .. })
+            }
+            _ => false,
+        }
+    }
 }
 
 /// The reason why a node could not be opened.

@@ -295,7 +295,8 @@ impl Publisher {
     /// Deletes the remains of removed replicas, tables and indexes that a crash left behind.
     ///
     /// Deferred while the catalog shown here may be older than the version that this node last acted on: data that the later
-    /// version places here would look left behind. The event loop sweeps as soon as the catalog has caught up.
+    /// version places here would look left behind. The event loop sweeps as soon as the catalog has caught up. Where damage
+    /// prevents it, the data stays.
     pub(super) fn sweep(&self) -> Result<(), AdminError> {
         let _one_at_a_time = self.hold();
         // A table that has sealed groups needs their rows until all new shards are open.
@@ -303,10 +304,15 @@ impl Publisher {
         if !self.restart.is_shown() || self.catalog.shown().tables().iter().any(has_sealed_groups) {
             return Ok(());
         }
-        if !self.host.sweep()? {
-            return Ok(());
+        match self.host.sweep().and_then(|is_complete| is_complete.then(|| self.indexes.sweep()).transpose())
+        {
+            Ok(None) => return Ok(()),
+            Ok(Some(())) => {}
+            Err(cause) if cause.is_damage() => {
+                tracing::warn!("remains of dropped tables and indexes stay until the next start: {cause}");
+            }
+            Err(cause) => return Err(cause),
         }
-        self.indexes.sweep()?;
         self.is_swept.store(true, Ordering::Release);
         Ok(())
     }
