@@ -251,7 +251,63 @@ test('rows are added, copied and deleted', async () => {
   assert.equal(await server.run(heroes.getAll(5, 6).count()), 0);
   await page.click('[aria-label*="Open \\"new"]');
   await page.click('dialog button:has-text("Delete")');
-  await eventually(() => server.run(heroes.get('new')), (row) => row === null);
+  assert.ok(await server.run(heroes.get('new')), 'it asks first');
+  await page.click('dialog:has-text("Delete 1 row") .actions button.primary');
+  await closed(page);
+  assert.equal(await server.run(heroes.get('new')), null);
+  await done(page);
+});
+
+test('a row is deleted only as it was displayed', async () => {
+  const page = await open(server, '/tables/shop/heroes?from=1400');
+  await page.click('[aria-label="Open 1400"]');
+  await server.run(heroes.get(1400).update({ city: 'Theirs' }));
+  await page.click('dialog button:has-text("Delete")');
+  const confirm = page.locator('dialog', { hasText: 'This cannot be taken back' }).locator('.actions button.primary');
+  await confirm.click();
+  await page.waitForSelector('dialog [role=alert]:has-text("city is \\"Theirs\\"")');
+  assert.equal((await server.run(heroes.get(1400))).city, 'Theirs');
+  await confirm.click();
+  await closed(page);
+  assert.equal(await server.run(heroes.get(1400)), null);
+  await page.check('[aria-label="Choose 1401"]');
+  await page.check('[aria-label="Choose 1402"]');
+  await page.check('[aria-label="Choose 1403"]');
+  await page.click('button:has-text("Delete 3")');
+  await server.run(heroes.get(1402).update({ city: 'Theirs' }));
+  await server.run(heroes.get(1403).delete());
+  await confirm.click();
+  await page.waitForSelector('dialog [role=alert]:has-text("1 row was changed by somebody else")');
+  assert.deepEqual(await server.run(heroes.getAll(1401, 1402, 1403)('id')), [1402]);
+  await page.click('dialog button:has-text("Cancel")');
+  await see(page, 'Delete 1');
+  await done(page);
+});
+
+test('what is typed in a cell stays until it is stored', async () => {
+  await server.run(r.db('rethinkdb').table('users').insert({ id: 'reader', password: 'sesame' }));
+  const grant = (write) => server.run(r.grant('reader', { read: true, config: true, write }));
+  await grant(false);
+  const page = await open(server, '/');
+  await see(page, 'All is well');
+  await page.click('[aria-label="Log out"]');
+  await page.fill('input[autocomplete=username]', 'reader');
+  await page.fill('input[type=password]', 'sesame');
+  await page.click('form button.primary');
+  await see(page, 'Overview');
+  await go(page, '/tables/shop/heroes?from=1500');
+  const line = page.locator('tr[aria-rowindex="2"]');
+  await line.locator('td[data-field=city]').dblclick();
+  await page.keyboard.type('Typed');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('td.cell input[aria-invalid=true]');
+  // Another cell does not take its place.
+  await line.locator('td[data-field=name]').dblclick();
+  assert.equal(await page.inputValue('td.cell input'), 'Typed');
+  await grant(true);
+  await page.locator('td.cell input').press('Enter');
+  await page.waitForSelector('td.cell input', { state: 'detached' });
+  assert.equal((await server.run(heroes.get(1500))).city, 'Typed');
   await done(page);
 });
 

@@ -37,6 +37,7 @@ export class Term {
   slice(from: number) { return this.next(30, [from]); }
   limit(count: number) { return this.next(71, [count]); }
   filter(test: Arg | ((row: Term) => Term), options?: Options) { return this.next(39, [typeof test === 'function' ? func(test) : test], options); }
+  forEach(f: (row: Term) => Term) { return this.next(68, [func(f)]); }
   map(f: (row: Term) => Term | Arg) { return this.next(38, [func(f)]); }
   row(field: Arg) { return this.next(170, [field]); }
   pluck(...fields: Arg[]) { return this.next(33, fields); }
