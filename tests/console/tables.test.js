@@ -45,7 +45,10 @@ test('databases and tables are made, renamed, moved and dropped', async () => {
   await eventually(() => server.run(r.db('shop').tableList()), (names) => names.includes('crates'));
   await page.click('[aria-label="Drop crates"]');
   assert.ok(await page.isDisabled('dialog .actions button.primary'), 'the name is not typed yet');
-  await page.fill('[data-name=confirm]', 'crates');
+  const field = page.locator('[data-name=confirm]');
+  assert.equal(await field.evaluate((input) => getComputedStyle(input).fontWeight), '400');
+  assert.ok((await page.locator('label.field:has([data-name=confirm]) > span').boundingBox()).height < 30, 'the question is one line');
+  await field.fill('crates');
   await submit(page);
   await closed(page);
   assert.deepEqual(await server.run(r.db('shop').tableList()), ['heroes']);
