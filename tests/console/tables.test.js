@@ -110,6 +110,57 @@ test('a cell is edited in place: only its field is sent', async () => {
   await done(page);
 });
 
+test('a cell keeps the type of its value, unless JSON of another type is typed', async () => {
+  const time = (text) => r.ISO8601(text);
+  await server.run(heroes.insert({ id: 1999.5, text: 'a', lines: 'a\nb', number: 1, at: time('2020-01-02T03:04:05.25+02:30') }));
+  const page = await open(server, '/tables/shop/heroes?from=1999.5');
+  const type = async (field, typed) => {
+    await page.locator(`tr[aria-rowindex="2"] td[data-field=${field}]`).dblclick();
+    await page.locator('td.cell input').fill(typed);
+    await page.locator('td.cell input').press('Enter');
+  };
+  const stored = (row) => eventually(() => server.run(heroes.get(1999.5).toJsonString()), (now) => now.includes(row));
+  await type('text', '2026');
+  await stored('"text":"2026"');
+  await type('lines', '"a\\nc"');
+  await stored('"lines":"a\\nc"');
+  await type('at', '2026-02-30T00:00:00Z');
+  await page.waitForSelector('.toast.bad:has-text("Type a time such as")');
+  await page.locator('td.cell input').fill('2026-02-28T01:02:03+01:00');
+  await page.locator('td.cell input').press('Enter');
+  await eventually(() => server.run(heroes.get(1999.5)('at').toISO8601()), (now) => now === '2026-02-28T01:02:03+01:00');
+  for (const typed of ['', 'two']) {
+    await type('number', typed);
+    await page.waitForSelector(`.toast.bad:has-text('text in quotes: "${typed}"')`);
+    await page.keyboard.press('Escape');
+  }
+  assert.equal(await server.run(heroes.get(1999.5)('number')), 1);
+  await type('number', '"two"');
+  await stored('"number":"two"');
+  await server.run(heroes.get(1999.5).delete());
+  await done(page);
+});
+
+test('a text that looks like a number is found', async () => {
+  await server.run(heroes.insert([{ id: '4242', zip: '10001' }, { id: '7', zip: 10001 }]));
+  const page = await open(server, '/tables/shop/heroes?field=zip&is=10001');
+  await see(page, '2 rows');
+  const find = async (typed) => {
+    await page.fill('[data-name=key]', typed);
+    await page.keyboard.press('Enter');
+    const json = await page.locator('[data-name=json]').inputValue();
+    await page.keyboard.press('Escape');
+    await closed(page);
+    return JSON.parse(json).id;
+  };
+  assert.equal(await find('4242'), '4242');
+  assert.equal(await find('7'), 7);
+  await page.waitForSelector('.toast:has-text("type it in quotes")');
+  assert.equal(await find('"7"'), '7');
+  await server.run(heroes.getAll('4242', '7').delete());
+  await done(page);
+});
+
 test('fields of objects are columns of their own, and one of them is edited alone', async () => {
   const page = await open(server, '/tables/shop/heroes?from=1200');
   await see(page, 'Hero 1200');

@@ -98,15 +98,3 @@ export function parseRow(text: string): Row {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error('A row is an object: { … }');
   return value as Row;
 }
-
-/** Reads what was typed into a cell: JSON, or else text. */
-export function parseCell(text: string): Json {
-  try { return JSON.parse(text) as Json; } catch { return text; }
-}
-
-/** The text of a cell's editor, which [`parseCell`] reads as the same value. */
-export function cellText(value: Json | undefined): string {
-  if (value === undefined) return '';
-  if (typeof value !== 'string') return JSON.stringify(value);
-  return same(parseCell(value), value) ? value : JSON.stringify(value);
-}

@@ -47,6 +47,7 @@ export class Term {
   coerceTo(type: string) { return this.next(51, [type]); }
   default(value: Arg) { return this.next(92, [value]); }
   eq(value: Arg) { return this.next(17, [value]); }
+  or(value: Arg) { return this.next(66, [value]); }
   and(value: Arg) { return this.next(67, [value]); }
   match(pattern: Arg) { return this.next(97, [pattern]); }
   insert(rows: Arg, options?: Options) { return this.next(56, [rows], options); }
