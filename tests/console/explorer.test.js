@@ -173,6 +173,44 @@ test('a result is drawn: numbers over a field, and one bar for each group', asyn
   await done(page);
 });
 
+test('the raw text is copied whole, and a browser that forbids it is told', async () => {
+  const page = await explorer();
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await query(page, "r.expr({long: 'x'}).merge(r.expr({long: r.range(3000).map((i) => 'abc').coerceTo('array').reduce((a, b) => a.add(b))}))");
+  await page.click('.segments button:has-text("Raw")');
+  await page.click('button:text-is("Copy")');
+  await page.waitForSelector('.toast:has-text("Copied")');
+  assert.equal(JSON.parse(await page.evaluate(() => navigator.clipboard.readText())).long.length, 9000);
+  await page.evaluate(() => Object.defineProperty(navigator, 'clipboard', { value: undefined }));
+  await page.click('button:text-is("Copy")');
+  await page.waitForSelector('.toast.bad:has-text("does not let this page copy")');
+  await page.click('.segments button:has-text("Tree")');
+  await done(page);
+});
+
+test('fields whose names have slashes are lines of their own', async () => {
+  const page = await explorer();
+  await query(page, "r.expr({'a/b': 'first', a: {b: 'second', c: 3}})");
+  await see(page, 'first');
+  await page.click('[aria-label="Open a"]');
+  await see(page, 'second');
+  await done(page);
+});
+
+test('the query that is being typed outlives a look at earlier ones', async () => {
+  const page = await explorer();
+  await query(page, "r.expr('earlier')");
+  await see(page, 'earlier');
+  await page.keyboard.press('Control+a');
+  await page.keyboard.press('Delete');
+  await page.keyboard.insertText('r.now() // a draft');
+  await page.keyboard.press('Alt+ArrowUp');
+  assert.match(await text(page, '.cm-content'), /earlier/);
+  await page.keyboard.press('Alt+ArrowDown');
+  assert.match(await text(page, '.cm-content'), /a draft/);
+  await done(page);
+});
+
 test('markup, control and right-to-left characters are text', async () => {
   const page = await explorer();
   await query(page, "r.expr({'<img src=x onerror=alert(1)>': '<script>alert(2)</script>', bidi: 'a\\u202eb\\u0007c'})");

@@ -4,7 +4,7 @@
 const assert = require('node:assert');
 const { after, before, test } = require('node:test');
 
-const { closeBrowser, done, eventually, open, query, r, see, Server, text } = require('./harness.js');
+const { closeBrowser, done, eventually, go, open, query, r, see, Server, text } = require('./harness.js');
 
 const users = r.db('rethinkdb').table('users');
 let server;
@@ -75,14 +75,66 @@ test('another password ends the session at once, and no text is lost', async () 
   await login(page, 'bob', 'one');
   await query(page, 'r.expr(12345)');
   await see(page, '12345');
+  // The login is above a dialog that is open, which keeps its text.
+  await page.click('button:text-is("Save")');
+  await page.fill('[data-name=saved-name]', 'Typed');
   await server.run(users.get('bob').update({ password: 'two' }), 'admin', 'sesame');
   await page.waitForSelector('input[autocomplete=username]', { timeout: 4000 });
-  await login(page, 'bob', 'two');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Escape');
+  await page.fill('input[autocomplete=username]', 'bob');
+  await page.fill('input[type=password]', 'two');
+  await page.click('button:text-is("Log in")');
   await page.waitForSelector('.over', { state: 'detached' });
+  assert.equal(await page.inputValue('[data-name=saved-name]'), 'Typed');
+  await page.keyboard.press('Escape');
   assert.match(await text(page, '.cm-content'), /12345/);
   await server.run(users.get('bob').delete(), 'admin', 'sesame');
   await page.waitForSelector('input[autocomplete=username]', { timeout: 4000 });
   await done(page);
+});
+
+test('the next user finds nothing of the one before', async () => {
+  await server.run(users.insert({ id: 'carl', password: 'one' }), 'admin', 'sesame');
+  const page = await open(server, '/explorer');
+  await login(page, 'admin', 'sesame');
+  await query(page, "r.expr('of admin')");
+  await eventually(() => text(page, '[aria-label=Result]').catch(() => ''), (seen) => seen.includes('of admin'));
+  await page.click('[aria-label="Log out"]');
+  await login(page, 'carl', 'one');
+  await eventually(async () => (await text(page, '.foot').catch(() => '')).includes('carl'));
+  await go(page, '/explorer');
+  await see(page, 'Results appear here');
+  await page.click('button:has-text("History")');
+  await see(page, 'No query yet');
+  assert.ok(!(await text(page)).includes('of admin'));
+  // Another one logs in while the page is open: a session that another tab of this browser has begun.
+  await query(page, "r.expr('of carl')");
+  await eventually(() => text(page, '[aria-label=Result]').catch(() => ''), (seen) => seen.includes('of carl'));
+  await server.run(users.get('carl').update({ password: 'two' }), 'admin', 'sesame');
+  await login(page, 'admin', 'sesame');
+  await eventually(async () => (await text(page, '.foot').catch(() => '')).includes('admin'));
+  await go(page, '/explorer');
+  await page.waitForSelector('.cm-content');
+  assert.ok(!(await text(page)).includes('of carl'));
+  assert.match(await text(page, '.cm-content'), /of admin/);
+  await done(page);
+});
+
+test('nobody else becomes admin when their session ends', async () => {
+  const page = await open(server);
+  await login(page, 'carl', 'two');
+  await eventually(async () => (await text(page, '.foot').catch(() => '')).includes('carl'));
+  await server.run(users.get('admin').update({ password: false }), 'admin', 'sesame');
+  try {
+    await server.run(users.get('carl').delete());
+    await page.waitForSelector('input[autocomplete=username]', { timeout: 4000 });
+    await see(page, 'Log in');
+    assert.ok(!(await text(page, '.foot')).includes('admin'));
+    await done(page);
+  } finally {
+    await server.run(users.get('admin').update({ password: 'sesame' }));
+  }
 });
 
 test('failed logins wait longer each time', async () => {

@@ -45,7 +45,10 @@ test('databases and tables are made, renamed, moved and dropped', async () => {
   await eventually(() => server.run(r.db('shop').tableList()), (names) => names.includes('crates'));
   await page.click('[aria-label="Drop crates"]');
   assert.ok(await page.isDisabled('dialog .actions button.primary'), 'the name is not typed yet');
-  await page.fill('[data-name=confirm]', 'crates');
+  const field = page.locator('[data-name=confirm]');
+  assert.equal(await field.evaluate((input) => getComputedStyle(input).fontWeight), '400');
+  assert.ok((await page.locator('label.field:has([data-name=confirm]) > span').boundingBox()).height < 30, 'the question is one line');
+  await field.fill('crates');
   await submit(page);
   await closed(page);
   assert.deepEqual(await server.run(r.db('shop').tableList()), ['heroes']);
@@ -104,6 +107,57 @@ test('a cell is edited in place: only its field is sent', async () => {
   await page.keyboard.press('Enter');
   await eventually(() => server.run(heroes.get(1)), (row) => row.city === 'Bergen');
   assert.equal((await server.run(heroes.get(1))).name, 'Renamed');
+  await done(page);
+});
+
+test('a cell keeps the type of its value, unless JSON of another type is typed', async () => {
+  const time = (text) => r.ISO8601(text);
+  await server.run(heroes.insert({ id: 1999.5, text: 'a', lines: 'a\nb', number: 1, at: time('2020-01-02T03:04:05.25+02:30') }));
+  const page = await open(server, '/tables/shop/heroes?from=1999.5');
+  const type = async (field, typed) => {
+    await page.locator(`tr[aria-rowindex="2"] td[data-field=${field}]`).dblclick();
+    await page.locator('td.cell input').fill(typed);
+    await page.locator('td.cell input').press('Enter');
+  };
+  const stored = (row) => eventually(() => server.run(heroes.get(1999.5).toJsonString()), (now) => now.includes(row));
+  await type('text', '2026');
+  await stored('"text":"2026"');
+  await type('lines', '"a\\nc"');
+  await stored('"lines":"a\\nc"');
+  await type('at', '2026-02-30T00:00:00Z');
+  await page.waitForSelector('.toast.bad:has-text("Type a time such as")');
+  await page.locator('td.cell input').fill('2026-02-28T01:02:03+01:00');
+  await page.locator('td.cell input').press('Enter');
+  await eventually(() => server.run(heroes.get(1999.5)('at').toISO8601()), (now) => now === '2026-02-28T01:02:03+01:00');
+  for (const typed of ['', 'two']) {
+    await type('number', typed);
+    await page.waitForSelector(`.toast.bad:has-text('text in quotes: "${typed}"')`);
+    await page.keyboard.press('Escape');
+  }
+  assert.equal(await server.run(heroes.get(1999.5)('number')), 1);
+  await type('number', '"two"');
+  await stored('"number":"two"');
+  await server.run(heroes.get(1999.5).delete());
+  await done(page);
+});
+
+test('a text that looks like a number is found', async () => {
+  await server.run(heroes.insert([{ id: '4242', zip: '10001' }, { id: '7', zip: 10001 }]));
+  const page = await open(server, '/tables/shop/heroes?field=zip&is=10001');
+  await see(page, '2 rows');
+  const find = async (typed) => {
+    await page.fill('[data-name=key]', typed);
+    await page.keyboard.press('Enter');
+    const json = await page.locator('[data-name=json]').inputValue();
+    await page.keyboard.press('Escape');
+    await closed(page);
+    return JSON.parse(json).id;
+  };
+  assert.equal(await find('4242'), '4242');
+  assert.equal(await find('7'), 7);
+  await page.waitForSelector('.toast:has-text("type it in quotes")');
+  assert.equal(await find('"7"'), '7');
+  await server.run(heroes.getAll('4242', '7').delete());
   await done(page);
 });
 
@@ -251,7 +305,63 @@ test('rows are added, copied and deleted', async () => {
   assert.equal(await server.run(heroes.getAll(5, 6).count()), 0);
   await page.click('[aria-label*="Open \\"new"]');
   await page.click('dialog button:has-text("Delete")');
-  await eventually(() => server.run(heroes.get('new')), (row) => row === null);
+  assert.ok(await server.run(heroes.get('new')), 'it asks first');
+  await page.click('dialog:has-text("Delete 1 row") .actions button.primary');
+  await closed(page);
+  assert.equal(await server.run(heroes.get('new')), null);
+  await done(page);
+});
+
+test('a row is deleted only as it was displayed', async () => {
+  const page = await open(server, '/tables/shop/heroes?from=1400');
+  await page.click('[aria-label="Open 1400"]');
+  await server.run(heroes.get(1400).update({ city: 'Theirs' }));
+  await page.click('dialog button:has-text("Delete")');
+  const confirm = page.locator('dialog', { hasText: 'This cannot be taken back' }).locator('.actions button.primary');
+  await confirm.click();
+  await page.waitForSelector('dialog [role=alert]:has-text("city is \\"Theirs\\"")');
+  assert.equal((await server.run(heroes.get(1400))).city, 'Theirs');
+  await confirm.click();
+  await closed(page);
+  assert.equal(await server.run(heroes.get(1400)), null);
+  await page.check('[aria-label="Choose 1401"]');
+  await page.check('[aria-label="Choose 1402"]');
+  await page.check('[aria-label="Choose 1403"]');
+  await page.click('button:has-text("Delete 3")');
+  await server.run(heroes.get(1402).update({ city: 'Theirs' }));
+  await server.run(heroes.get(1403).delete());
+  await confirm.click();
+  await page.waitForSelector('dialog [role=alert]:has-text("1 row was changed by somebody else")');
+  assert.deepEqual(await server.run(heroes.getAll(1401, 1402, 1403)('id')), [1402]);
+  await page.click('dialog button:has-text("Cancel")');
+  await see(page, 'Delete 1');
+  await done(page);
+});
+
+test('what is typed in a cell stays until it is stored', async () => {
+  await server.run(r.db('rethinkdb').table('users').insert({ id: 'reader', password: 'sesame' }));
+  const grant = (write) => server.run(r.grant('reader', { read: true, config: true, write }));
+  await grant(false);
+  const page = await open(server, '/');
+  await see(page, 'All is well');
+  await page.click('[aria-label="Log out"]');
+  await page.fill('input[autocomplete=username]', 'reader');
+  await page.fill('input[type=password]', 'sesame');
+  await page.click('form button.primary');
+  await see(page, 'Overview');
+  await go(page, '/tables/shop/heroes?from=1500');
+  const line = page.locator('tr[aria-rowindex="2"]');
+  await line.locator('td[data-field=city]').dblclick();
+  await page.keyboard.type('Typed');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('td.cell input[aria-invalid=true]');
+  // Another cell does not take its place.
+  await line.locator('td[data-field=name]').dblclick();
+  assert.equal(await page.inputValue('td.cell input'), 'Typed');
+  await grant(true);
+  await page.locator('td.cell input').press('Enter');
+  await page.waitForSelector('td.cell input', { state: 'detached' });
+  assert.equal((await server.run(heroes.get(1500))).city, 'Typed');
   await done(page);
 });
 

@@ -166,13 +166,15 @@ class Explorer {
   /** Queries that the server has not answered yet. */
   private unanswered = new Set<number>();
   private nextTab = 1;
+  /** Part of the names under which the browser keeps texts: they belong to this user. */
+  private readonly user = app.user ?? '';
 
   constructor() {
-    const stored = parse<Tab[]>(read('tabs')) ?? [];
+    const stored = parse<Tab[]>(read(`tabs.${this.user}`)) ?? [];
     this.tabs = stored.length ? stored : [{ id: 1, text: '' }];
     this.nextTab = Math.max(...this.tabs.map((tab) => tab.id)) + 1;
     this.current = this.tabs[0]!.id;
-    this.past = parse<Past[]>(read('history')) ?? [];
+    this.past = parse<Past[]>(read(`history.${this.user}`)) ?? [];
   }
 
   get tab(): Tab | undefined { return this.tabs.find((tab) => tab.id === this.current); }
@@ -192,7 +194,7 @@ class Explorer {
     this.keep();
   }
 
-  private keep(): void { this.isForgetful = !write('tabs', JSON.stringify(this.tabs)); }
+  private keep(): void { this.isForgetful = !write(`tabs.${this.user}`, JSON.stringify(this.tabs)); }
 
   add(text = '', saved?: SavedQuery): void {
     const id = this.nextTab++;
@@ -211,12 +213,12 @@ class Explorer {
   private remember(text: string): void {
     if (text.trim() === '' || this.past[0]?.text === text) return;
     this.past = [{ at: Date.now(), text }, ...this.past].slice(0, HISTORY_MAX);
-    this.isForgetful = !write('history', JSON.stringify(this.past));
+    this.isForgetful = !write(`history.${this.user}`, JSON.stringify(this.past));
   }
 
   forget(): void {
     this.past = [];
-    write('history', '[]');
+    write(`history.${this.user}`, '[]');
   }
 
   prepare(): Sandbox { return (this.sandbox ??= new Sandbox()); }

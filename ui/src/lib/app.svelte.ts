@@ -20,6 +20,8 @@ class App {
   theme = $state<'light' | 'dark'>('light');
   paletteIsOpen = $state(false);
   readonly connection = new Connection();
+  /** Who was logged in last in this page. What is in its memory belongs to them. */
+  user: string | null = null;
   private toastId = 0;
 
   constructor() {
@@ -46,7 +48,7 @@ class App {
     for (;;) {
       const info = await sessionInfo().catch(() => null);
       if (info) {
-        this.take(info);
+        if (!this.take(info)) return;
         if (!info.user && info.open) await openSession().then(() => this.refresh()).catch(() => {});
         if (this.session?.user) this.enter();
         else this.stage = 'login';
@@ -56,21 +58,32 @@ class App {
     }
   }
 
-  private take(info: SessionInfo): void {
+  /** False if somebody else has logged in: then the page is loaded again, without what it has of the user before. */
+  private take(info: SessionInfo): boolean {
+    if (info.user && this.user !== null && info.user !== this.user) {
+      this.connection.close();
+      this.session = null;
+      this.stage = 'login';
+      location.hash = '';
+      location.reload();
+      return false;
+    }
+    this.user = info.user ?? this.user;
     if (this.session && this.session.files !== info.files) this.isOutdated = true;
     this.session = info;
+    return true;
   }
 
   private async refresh(): Promise<void> {
     const info = await sessionInfo();
-    if (!info) return;
-    this.take(info);
+    if (!info || !this.take(info)) return;
     if (info.user) {
       if (this.wire === 'ended') this.connection.open();
-    } else if (info.open) {
+    } else if (info.open && (this.user === null || this.user === 'admin')) {
+      // Nobody else becomes admin when their session ends.
       await openSession();
       const opened = await sessionInfo();
-      if (opened) this.take(opened);
+      if (opened && !this.take(opened)) return;
       if (this.wire === 'ended') this.connection.open();
     } else this.stage = 'login';
   }
@@ -88,7 +101,7 @@ class App {
   async login(user: string, password: string): Promise<void> {
     await login(user, password);
     const info = await sessionInfo();
-    if (info) this.take(info);
+    if (info && !this.take(info)) return;
     this.enter();
   }
 

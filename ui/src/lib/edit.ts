@@ -2,7 +2,7 @@
 import { app } from './app.svelte';
 import { hasFields, type Path } from './paths';
 import { succeeded, type Written } from './questions';
-import { branch, datum, error, literal, table, Term, type Json } from './terms';
+import { branch, datum, error, expr, literal, table, Term, type Json } from './terms';
 
 export type Row = Record<string, Json>;
 type Tree = { [key: string]: Json };
@@ -10,6 +10,7 @@ type Tree = { [key: string]: Json };
 export interface Selection { [field: string]: true | Selection }
 
 const CONFLICT = 'rekindle: the row has changed';
+const REMOVED_AT_ONCE = 200;
 
 /** Another session has changed fields that this change is about. */
 export class Conflict extends Error {
@@ -71,6 +72,21 @@ export async function save(database: string, name: string, primaryKey: string, b
   return (written.changes?.[0]?.new_val as Row | undefined) ?? mine;
 }
 
+/** Deletes those of the rows that still are as displayed. Returns the others, as they are stored. */
+export async function remove(database: string, name: string, primaryKey: string, bases: Row[]): Promise<Row[]> {
+  const rows = table(database, name);
+  const changed: Row[] = [];
+  for (let at = 0; at < bases.length; at += REMOVED_AT_ONCE) {
+    const part = bases.slice(at, at + REMOVED_AT_ONCE).map((base) => datum(base));
+    const written = await app.run<Written>(expr(part).forEach((base) => rows.get(base.row(primaryKey)).replace((row) => branch(row.eq(base), null, error(CONFLICT)))));
+    if (!written.errors) continue;
+    if (!written.first_error?.includes(CONFLICT)) succeeded(written);
+    // A row that somebody else has deleted is no conflict.
+    changed.push(...(await app.run<Row[]>(rows.getAllOf(part.map((base) => base.row(primaryKey))))));
+  }
+  return changed;
+}
+
 /** Reads the text of an editor as a row. */
 export function parseRow(text: string): Row {
   let value: unknown;
@@ -81,16 +97,4 @@ export function parseRow(text: string): Row {
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error('A row is an object: { … }');
   return value as Row;
-}
-
-/** Reads what was typed into a cell: JSON, or else text. */
-export function parseCell(text: string): Json {
-  try { return JSON.parse(text) as Json; } catch { return text; }
-}
-
-/** The text of a cell's editor, which [`parseCell`] reads as the same value. */
-export function cellText(value: Json | undefined): string {
-  if (value === undefined) return '';
-  if (typeof value !== 'string') return JSON.stringify(value);
-  return same(parseCell(value), value) ? value : JSON.stringify(value);
 }

@@ -37,6 +37,7 @@ export class Term {
   slice(from: number) { return this.next(30, [from]); }
   limit(count: number) { return this.next(71, [count]); }
   filter(test: Arg | ((row: Term) => Term), options?: Options) { return this.next(39, [typeof test === 'function' ? func(test) : test], options); }
+  forEach(f: (row: Term) => Term) { return this.next(68, [func(f)]); }
   map(f: (row: Term) => Term | Arg) { return this.next(38, [func(f)]); }
   row(field: Arg) { return this.next(170, [field]); }
   pluck(...fields: Arg[]) { return this.next(33, fields); }
@@ -46,6 +47,7 @@ export class Term {
   coerceTo(type: string) { return this.next(51, [type]); }
   default(value: Arg) { return this.next(92, [value]); }
   eq(value: Arg) { return this.next(17, [value]); }
+  or(value: Arg) { return this.next(66, [value]); }
   and(value: Arg) { return this.next(67, [value]); }
   match(pattern: Arg) { return this.next(97, [pattern]); }
   insert(rows: Arg, options?: Options) { return this.next(56, [rows], options); }
