@@ -100,7 +100,8 @@ test('a plan tells the rows looked at, and leads to the missing index', async ()
   await page.click('text=Make this index');
   await page.click('dialog button:has-text("Create")');
   await see(page, 'Ready');
-  assert.deepEqual(await server.run(heroes.indexList()), ['name']);
+  // The table is ready before its index is.
+  await eventually(() => server.run(heroes.indexList()), (names) => names.join() === 'name');
   await done(page);
 });
 
@@ -121,6 +122,26 @@ test('tabs and the history stay', async () => {
   await page.keyboard.press('Alt+ArrowUp');
   await page.keyboard.press('Alt+ArrowUp');
   assert.match(await text(page, '.cm-content'), /first tab/);
+  await done(page);
+});
+
+test('results and marks belong to their tab', async () => {
+  const page = await explorer();
+  await query(page, "r.expr('of the first')");
+  await see(page, 'of the first');
+  await page.click('[aria-label="New query"]');
+  await see(page, 'Results appear here');
+  await query(page, 'r.table(');
+  await page.waitForSelector('.cm-lintRange-error');
+  await page.locator('.query-tabs .tab button').first().click();
+  await eventually(() => text(page, '[aria-label=Result]').catch(() => ''), (seen) => seen.includes('of the first'));
+  assert.equal(await page.locator('.cm-lintRange-error').count(), 0);
+  assert.equal(await page.locator('main [role=alert]').count(), 0);
+  await page.click('button:has-text("r.table(")');
+  await page.waitForSelector('.cm-lintRange-error');
+  await page.waitForSelector('main [role=alert]');
+  await page.click('[aria-label="Close query 2"]');
+  await eventually(() => text(page, '[aria-label=Result]').catch(() => ''), (seen) => seen.includes('of the first'));
   await done(page);
 });
 

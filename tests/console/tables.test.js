@@ -22,6 +22,17 @@ after(async () => { await closeBrowser(); await server.remove(); });
 const submit = (page) => page.click('dialog .actions button.primary');
 const closed = (page) => page.waitForSelector('dialog', { state: 'detached' });
 
+async function openAs(user) {
+  const page = await open(server, '/');
+  await see(page, 'All is well');
+  await page.click('[aria-label="Log out"]');
+  await page.fill('input[autocomplete=username]', user);
+  await page.fill('input[type=password]', 'sesame');
+  await page.click('form button.primary');
+  await eventually(async () => (await text(page, '.foot').catch(() => '')).includes(user));
+  return page;
+}
+
 test('databases and tables are made, renamed, moved and dropped', async () => {
   const page = await open(server, '/tables');
   await page.click('.head button:has-text("Database")');
@@ -342,13 +353,7 @@ test('what is typed in a cell stays until it is stored', async () => {
   await server.run(r.db('rethinkdb').table('users').insert({ id: 'reader', password: 'sesame' }));
   const grant = (write) => server.run(r.grant('reader', { read: true, config: true, write }));
   await grant(false);
-  const page = await open(server, '/');
-  await see(page, 'All is well');
-  await page.click('[aria-label="Log out"]');
-  await page.fill('input[autocomplete=username]', 'reader');
-  await page.fill('input[type=password]', 'sesame');
-  await page.click('form button.primary');
-  await see(page, 'Overview');
+  const page = await openAs('reader');
   await go(page, '/tables/shop/heroes?from=1500');
   const line = page.locator('tr[aria-rowindex="2"]');
   await line.locator('td[data-field=city]').dblclick();
@@ -362,6 +367,23 @@ test('what is typed in a cell stays until it is stored', async () => {
   await page.locator('td.cell input').press('Enter');
   await page.waitForSelector('td.cell input', { state: 'detached' });
   assert.equal((await server.run(heroes.get(1500))).city, 'Typed');
+  await done(page);
+});
+
+test('a user who may read one database reads its tables', async () => {
+  await server.run(r.db('rethinkdb').table('users').insert({ id: 'visitor', password: 'sesame' }));
+  await server.run(r.db('shop').grant('visitor', { read: true }));
+  const page = await openAs('visitor');
+  await page.keyboard.press('Control+k');
+  await page.waitForSelector('.palette li:has-text("shop.heroes")');
+  await page.keyboard.press('Escape');
+  await go(page, '/tables');
+  await see(page, 'here are their names');
+  await page.click('td a:text-is("heroes")');
+  await see(page, 'Hero 3');
+  await see(page, 'Ready');
+  await go(page, '/tables/shop/heroes/settings');
+  await see(page, 'It needs the config permission');
   await done(page);
 });
 

@@ -150,19 +150,44 @@ function find(rows: unknown[], wanted: unknown): number {
 
 const message = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
+/** What the last run of a tab has given. */
+class Outcome {
+  results = $state.raw<Result[]>([]);
+  shown = $state(0);
+  error = $state('');
+  /** The part of the text that is wrong, and the text that was run. */
+  wrong = $state.raw<{ from: number; to: number } | null>(null);
+  text = '';
+
+  begin(text: string): void {
+    this.stop();
+    this.results = [];
+    this.shown = 0;
+    this.error = '';
+    this.wrong = null;
+    this.text = text;
+  }
+
+  push(result: Result): void {
+    this.results = [...this.results, result];
+    this.shown = this.results.length - 1;
+  }
+
+  stop(): void { this.results.forEach((result) => result.stop()); }
+}
+
 class Explorer {
   tabs = $state<Tab[]>([]);
   current = $state(0);
-  results = $state.raw<Result[]>([]);
-  shown = $state(0);
   view = $state<View>('tree');
   isRunning = $state(false);
   isLive = $state(false);
-  error = $state('');
-  wrong = $state.raw<{ from: number; to: number } | null>(null);
   past = $state.raw<Past[]>([]);
   isForgetful = $state(false);
   private sandbox: Sandbox | null = null;
+  private outcomes = new Map<number, Outcome>();
+  /** That of the tab whose query is running. */
+  private running: Outcome | null = null;
   /** Queries that the server has not answered yet. */
   private unanswered = new Set<number>();
   private nextTab = 1;
@@ -172,10 +197,14 @@ class Explorer {
   constructor() {
     const stored = parse<Tab[]>(read(`tabs.${this.user}`)) ?? [];
     this.tabs = stored.length ? stored : [{ id: 1, text: '' }];
+    for (const tab of this.tabs) this.outcomes.set(tab.id, new Outcome());
     this.nextTab = Math.max(...this.tabs.map((tab) => tab.id)) + 1;
     this.current = this.tabs[0]!.id;
     this.past = parse<Past[]>(read(`history.${this.user}`)) ?? [];
   }
+
+  /** What the current tab has given. */
+  get outcome(): Outcome { return this.outcomes.get(this.current)!; }
 
   get tab(): Tab | undefined { return this.tabs.find((tab) => tab.id === this.current); }
 
@@ -198,6 +227,7 @@ class Explorer {
 
   add(text = '', saved?: SavedQuery): void {
     const id = this.nextTab++;
+    this.outcomes.set(id, new Outcome());
     this.tabs.push({ id, text, saved });
     this.current = id;
     this.keep();
@@ -207,6 +237,8 @@ class Explorer {
     if (this.tabs.length === 1) { this.set(''); return; }
     this.tabs = this.tabs.filter((tab) => tab.id !== id);
     if (this.current === id) this.current = this.tabs.at(-1)!.id;
+    this.outcomes.get(id)?.stop();
+    this.outcomes.delete(id);
     this.keep();
   }
 
@@ -226,38 +258,28 @@ class Explorer {
   async run(text: string, script: Script, isPlan = false): Promise<void> {
     if (this.isRunning) return;
     this.remember(text);
-    this.results.forEach((result) => result.stop());
-    this.results = [];
-    this.shown = 0;
-    this.error = '';
-    this.wrong = null;
+    const { outcome } = this;
+    outcome.begin(text);
+    this.running = outcome;
     this.isRunning = true;
-    const outcome = await this.prepare().run(script.code, {
-      query: (query) => this.query(query, script, isPlan),
+    const end = await this.prepare().run(script.code, {
+      query: (query) => this.query(outcome, query, script, isPlan),
       value: (value, statement) => {
         const result = new Result(statement, script.statements[statement]?.text ?? '', null);
         result.value = value;
         if (Array.isArray(value)) result.rows = value;
-        this.push(result);
+        outcome.push(result);
       },
     });
     this.isRunning = false;
-    if (outcome.type === 'stopped') this.error = 'Stopped.';
-    else if (outcome.type === 'error') this.fail(outcome.message ?? '', outcome.isSyntax ? script.error : null, script, outcome.statement ?? 0);
-    else if (!this.results.length && !this.error) this.error = 'The script makes no query. A query is an expression that begins with r, such as r.dbList().';
+    if (end.type === 'stopped') outcome.error = 'Stopped.';
+    else if (end.type === 'error') {
+      outcome.error = end.message ?? '';
+      outcome.wrong = (end.isSyntax ? script.error : null) ?? script.statements[end.statement ?? 0] ?? null;
+    } else if (!outcome.results.length && !outcome.error) outcome.error = 'The script makes no query. A query is an expression that begins with r, such as r.dbList().';
   }
 
-  private fail(text: string, range: { from: number; to: number } | null, script: Script, statement: number): void {
-    this.error = text;
-    this.wrong = range ?? script.statements[statement] ?? null;
-  }
-
-  private push(result: Result): void {
-    this.results = [...this.results, result];
-    this.shown = this.results.length - 1;
-  }
-
-  private async query(built: BuiltQuery, script: Script, isPlan: boolean): Promise<{ value: unknown } | { error: string; backtrace: (number | string)[]; isCompile: boolean }> {
+  private async query(outcome: Outcome, built: BuiltQuery, script: Script, isPlan: boolean): Promise<{ value: unknown } | { error: string; backtrace: (number | string)[]; isCompile: boolean }> {
     const result = built.isShown ? new Result(built.statement, script.statements[built.statement]?.text ?? built.text, built) : null;
     const began = performance.now();
     let token = 0;
@@ -267,7 +289,7 @@ class Explorer {
         const plan = await app.connection.query(built.term, { ...built.options, explain: true }, remember);
         result.plan = plan.value;
         result.milliseconds = performance.now() - began;
-        this.push(result);
+        outcome.push(result);
         return { value: plan.value };
       }
       const live = this.isLive && built.isShown;
@@ -277,7 +299,7 @@ class Explorer {
       result.isLive = live;
       result.milliseconds = performance.now() - began;
       result.begin(cursor);
-      this.push(result);
+      outcome.push(result);
       return { value: cursor.isStream ? result.rows : cursor.value };
     } catch (error) {
       if (error instanceof QueryError) return { error: error.message, backtrace: error.backtrace, isCompile: error.kind === 'syntax' };
@@ -291,7 +313,7 @@ class Explorer {
     if (this.isRunning) this.sandbox?.stop();
     this.unanswered.forEach((token) => app.connection.cancel(token));
     this.unanswered.clear();
-    this.results.forEach((result) => result.stop());
+    this.running?.stop();
   }
 }
 

@@ -1,6 +1,7 @@
 // What pages ask the system tables, and the rows that answer.
 import { app } from './app.svelte';
-import { db, desc, object, system, type Json } from './terms';
+import { db, dbList, desc, object, system, type Json } from './terms';
+import { QueryError } from './wire';
 
 export interface Issue { id: string; type: string; critical: boolean; description: string; info: Record<string, Json> }
 export interface TableConfig {
@@ -71,7 +72,24 @@ export async function configure(table: string, id: Json, change: Record<string, 
 
 /** All tables with the names of their databases. */
 export async function tableNames(): Promise<{ db: string; name: string }[]> {
-  return app.run<{ db: string; name: string }[]>(system('table_config').pluck('db', 'name'));
+  const all = await allowed(app.run<{ db: string; name: string }[]>(system('table_config').pluck('db', 'name')));
+  return all ?? (await listed()).flatMap(({ name: db, tables }) => tables.map((name) => ({ db, name })));
+}
+
+/** What users learn who may not read the system tables: the names. */
+export async function listed(): Promise<{ name: string; tables: string[] }[]> {
+  const all = await app.run<{ name: string; tables: string[] }[]>(dbList().map((name) => ({ name, tables: db(name).tableList() })));
+  return all.filter(({ name }) => !isSystem(name)).sort((a, b) => a.name.localeCompare(b.name));
+}
+
+/** The answer, or null if the user has not the permission to ask. */
+export async function allowed<T>(answer: Promise<T>): Promise<T | null> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof QueryError && error.kind === 'permission') return null;
+    throw error;
+  }
 }
 
 export const isSystem = (database: string) => database === 'rethinkdb';

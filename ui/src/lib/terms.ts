@@ -81,10 +81,11 @@ export function func(f: (row: Term) => Term | Arg): Term {
   return Term.call(69, [[id], f(new Term([10, [id]])) as Arg]);
 }
 
-export const db = (name: string) => Term.call(14, [name]);
+export const db = (name: string | Term) => Term.call(14, [name]);
 export const table = (database: string, name: string) => db(database).table(name);
 export const system = (name: string, options?: Options) => db('rethinkdb').table(name, options);
 export const dbCreate = (name: string) => Term.call(57, [name]);
+export const dbList = () => Term.call(59, []);
 export const dbDrop = (name: string) => Term.call(58, [name]);
 export const expr = (value: Arg) => new Term(wire(value));
 export const object = (fields: Record<string, Arg>) => new Term(wire(fields));
