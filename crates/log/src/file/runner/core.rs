@@ -119,6 +119,8 @@ impl<S: Store> Core<S> {
         }
         if cfg!(feature = "ack-before-append") {
             self.driver.answer();
+            // So that a kill often falls between the answer and the append.
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
         if self.store.pushed_bytes() > 0 {
             self.driver.push_commits(&mut self.store);
