@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Batch, Direction, EngineError, EngineStats, Pair, PreFlushHook, RowRewriter, ScanRange, Space};
+use crate::{
+    Batch, Direction, EngineError, EngineStats, MemoryStats, Pair, PreFlushHook, RowRewriter, ScanRange, Space,
+};
 
 /// Whether deleted keys may be written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +97,11 @@ pub trait Engine: Send + Sync {
 
     /// Sizes for the metrics page. May list all files; not for a hot path.
     fn stats(&self) -> EngineStats;
+
+    /// The part of [`Engine::stats`] about memory, which lists no files.
+    fn memory(&self) -> MemoryStats {
+        self.stats().memory
+    }
 }
 
 /// A read-only view of an engine at one moment.

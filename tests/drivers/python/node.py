@@ -29,6 +29,8 @@ class Node:
     """One server process. Ports are chosen by the system and read from its log lines."""
 
     ready = "Server ready"
+    # The beginning of the command, before the program.
+    launcher = ()
 
     def __init__(self, *flags, directory=None):
         self.flags = flags
@@ -44,7 +46,7 @@ class Node:
         """Starts the process and returns when it reports that it is ready."""
         ports = ["--driver-port", str(self.driver_port), "--http-port", str(self.http_port)]
         ports += ["--cluster-port", str(self.cluster_port)]
-        command = [program(), *self.place(), *ports, *self.flags]
+        command = [*self.launcher, program(), *self.place(), *ports, *self.flags]
         self.lines = []
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         timer = threading.Timer(READY_SECONDS_MAX, self.process.kill)

@@ -32,7 +32,7 @@ use self::view::{RocksSnapshot, Tier};
 use crate::pre_flush::Hook;
 use crate::row_rewriter::RewriterCell;
 use crate::{
-    Batch, Change, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange,
+    Batch, Change, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange,
     Snapshot, Space,
 };
 
@@ -184,6 +184,10 @@ impl Engine for RocksEngine {
 
     fn stats(&self) -> EngineStats {
         stats::collect(&self.db, &self.cache, &self.written)
+    }
+
+    fn memory(&self) -> MemoryStats {
+        stats::memory(&self.db, &self.cache)
     }
 }
 

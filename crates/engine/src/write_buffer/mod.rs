@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use self::buffers::{BufferedChanges, Buffers, hash_of};
 use crate::{
-    Batch, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot,
+    Batch, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange, Snapshot,
     Space,
 };
 
@@ -285,9 +285,13 @@ impl Engine for BufferedEngine {
     }
 
     fn stats(&self) -> EngineStats {
-        let mut stats = self.shared.engine.stats();
-        stats.memory.memtables += self.shared.buffers.lock().total_bytes() as u64;
-        stats
+        EngineStats { memory: self.memory(), ..self.shared.engine.stats() }
+    }
+
+    fn memory(&self) -> MemoryStats {
+        let mut memory = self.shared.engine.memory();
+        memory.memtables += self.shared.buffers.lock().total_bytes() as u64;
+        memory
     }
 }
 

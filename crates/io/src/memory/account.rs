@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::allocator::purge;
+use super::allocator::return_freed;
 use super::budget::{Budget, OverBudget, Owner};
 use super::metered::net;
 
@@ -130,7 +130,7 @@ impl Account {
     /// cannot reserve memory that the process still holds.
     fn end(&self) {
         if self.with_state(|state| std::mem::take(&mut state.reserved_max)) >= PURGE_BYTES {
-            purge();
+            return_freed();
         }
         self.with_state(|state| {
             state.held = 0;

@@ -30,8 +30,9 @@ mod configuration {
 /// in each of its arenas. So queries that follow one another on different threads would together keep several times the
 /// memory that any of them may hold.
 ///
-/// Makes a system call for each run of free pages, so it is called only after a query that held much.
-pub(super) fn purge() {
+/// Makes a system call for each run of free pages, so it is called only after a query that held much, and when the process
+/// comes close to its limit.
+pub fn return_freed() {
     #[cfg(feature = "jemalloc")]
     {
         use std::ptr::null_mut;
@@ -40,5 +41,42 @@ pub(super) fn purge() {
         unsafe {
             tikv_jemalloc_sys::mallctl(c"arena.4096.purge".as_ptr(), null_mut(), null_mut(), null_mut(), 0);
         }
+    }
+}
+
+/// Bytes of freed memory that the allocator keeps and [`return_freed`] returns. Zero with another allocator.
+#[must_use]
+pub fn freed_bytes() -> u64 {
+    #[cfg(feature = "jemalloc")]
+    {
+        // The figures are those of the last epoch.
+        set(c"epoch", 1);
+        let [page, dirty] = [c"arenas.page", c"stats.arenas.4096.pdirty"].map(get);
+        (page as u64) * (dirty as u64)
+    }
+    #[cfg(not(feature = "jemalloc"))]
+    0
+}
+
+/// Reads a control of the type `size_t`; zero if there is none of this name.
+#[cfg(feature = "jemalloc")]
+fn get(name: &std::ffi::CStr) -> usize {
+    let (mut value, mut bytes) = (0_usize, size_of::<usize>());
+    // SAFETY: the name ends with a zero, and `value` has the size that `bytes` says. A control of another size is refused.
+    let refused = unsafe {
+        let (value, bytes) = (&raw mut value, &raw mut bytes);
+        tikv_jemalloc_sys::mallctl(name.as_ptr(), value.cast(), bytes, std::ptr::null_mut(), 0)
+    };
+    if refused == 0 { value } else { 0 }
+}
+
+/// Writes a control of the type `uint64_t`, if there is one of this name.
+#[cfg(feature = "jemalloc")]
+fn set(name: &std::ffi::CStr, mut value: u64) {
+    use std::ptr::null_mut;
+    // SAFETY: the name ends with a zero, and `value` has the given size. A control of another size is refused.
+    unsafe {
+        let value = (&raw mut value).cast();
+        tikv_jemalloc_sys::mallctl(name.as_ptr(), null_mut(), null_mut(), value, size_of::<u64>());
     }
 }

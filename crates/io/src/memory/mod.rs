@@ -7,6 +7,7 @@
 //! - [`Account`]: the allocations of one query on all its threads, as counted by the allocator
 //! - [`Reservation`]: the memory of a buffer of known size
 //! - [`Metered`]: the allocator that counts
+//! - [`freed_bytes`], [`return_freed`]: freed memory that the allocator keeps
 //!
 //! A thread's allocations are charged to the account it has [entered](Account::enter). Code that may allocate without
 //! bounds calls [`check`] from time to time. Without [`Metered`] nothing is counted.
@@ -17,5 +18,6 @@ mod budget;
 mod metered;
 
 pub use account::{Account, AccountGuard, check};
+pub use allocator::{freed_bytes, return_freed};
 pub use budget::{Budget, OverBudget, Owner, Reservation};
 pub use metered::Metered;

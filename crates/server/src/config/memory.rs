@@ -2,6 +2,8 @@
 
 use std::fs::read_to_string;
 
+use super::control_group;
+
 /// The smallest cache size.
 pub const CACHE_BYTES_MIN: u64 = 100 << 20;
 
@@ -9,20 +11,16 @@ pub const CACHE_BYTES_MIN: u64 = 100 << 20;
 #[must_use]
 pub fn available_bytes() -> u64 {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| available_of_machine(&text));
-    let number = |path: &str| read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
-    let limit: Option<u64> = number("/sys/fs/cgroup/memory.max");
-    let used: u64 = number("/sys/fs/cgroup/memory.current").unwrap_or_default();
-    let container = limit.map(|limit| limit.saturating_sub(used));
-    machine.into_iter().chain(container).min().unwrap_or(CACHE_BYTES_MIN)
+    let group = control_group::own().map(|group| group.available);
+    machine.into_iter().chain(group).min().unwrap_or(CACHE_BYTES_MIN)
 }
 
-/// The memory of this machine, or the limit of this container, in bytes, if known.
+/// The memory of this machine, or the limit of this container or service, in bytes, if known.
 #[must_use]
 pub fn total_bytes() -> Option<u64> {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| line_of(&text, "MemTotal:"));
-    let container = read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let container = container.and_then(|text| text.trim().parse().ok());
-    machine.into_iter().chain(container).min()
+    let group = control_group::own().map(|group| group.limit);
+    machine.into_iter().chain(group).min()
 }
 
 fn available_of_machine(meminfo: &str) -> Option<u64> {

@@ -3,6 +3,7 @@
 //! Flags and file lines have the same names and pass the same checks. An error names the flag or line, the problem,
 //! and the correct form.
 
+mod control_group;
 mod file;
 mod memory;
 mod options;

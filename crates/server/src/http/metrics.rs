@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-use ::io::memory::{Budget, Owner};
 use cluster::Node;
 use cluster::link::Links;
 use engine::{CompressionStats, EngineStats, WrittenStats};
@@ -16,8 +15,9 @@ use storage::RowCacheStats;
 
 use super::openmetrics::{Kind, Page};
 use super::process::Process;
-use super::{feeds, links};
+use super::{feeds, links, memory};
 use crate::counters::{Counters, LatencySum};
+use crate::memory::accountant::Accountant;
 use crate::service::QueryKind;
 
 use Kind::{Counter, Gauge};
@@ -40,8 +40,8 @@ pub struct Observed {
     pub links: Links,
     /// The size of all caches together.
     pub cache_bytes_max: Arc<AtomicU64>,
-    /// The budget of queries, cursors and connections.
-    pub memory: Arc<Budget>,
+    /// The memory of the process, and the budget of queries, cursors and connections.
+    pub memory: Arc<Accountant>,
     /// The node, until it stops.
     pub node: Weak<Node>,
     /// The service that runs queries, until it stops.
@@ -83,7 +83,7 @@ impl Sources {
             write_log(&mut page, &observed.log.stats());
             let engine = observed.replicas.engine().stats();
             let rows = observed.replicas.store().row_cache_stats();
-            write_memory(&mut page, &engine, rows, process.resident_bytes, observed);
+            memory::write(&mut page, memory::Measured { engine: &engine, rows, process: &process }, observed);
             write_row_cache(&mut page, rows);
             write_levels(&mut page, &engine);
             write_compression(&mut page, engine.compression);
@@ -217,52 +217,6 @@ fn write_log(page: &mut Page, log: &LogStats) {
     page.single("rekindle_log_segments", Gauge, "Segments on disk.", log.segments as f64);
     page.single("rekindle_log_disk_bytes", Gauge, "Bytes of the log on disk.", log.disk_bytes as f64);
     page.single("rekindle_log_groups", Gauge, "Shards whose log is open.", log.groups as f64);
-}
-
-fn write_memory(
-    page: &mut Page,
-    engine: &EngineStats,
-    rows: RowCacheStats,
-    resident_bytes: f64,
-    observed: &Observed,
-) {
-    let memory = engine.memory;
-    let mut owners = vec![
-        ("row_cache", rows.bytes),
-        ("block_cache", memory.block_cache),
-        ("memtables", memory.memtables),
-        ("table_readers", memory.table_readers),
-        ("compression", memory.compression),
-    ];
-    owners.extend(Owner::ALL.map(|owner| (owner.name(), observed.memory.reserved_by(owner))));
-    let mut family = page.family("rekindle_memory_bytes", Gauge, "Memory, by owner.");
-    for (owner, bytes) in &owners {
-        family.sample(&[("owner", owner)], *bytes as f64);
-    }
-    let owned = owners.iter().map(|(_, bytes)| bytes).sum::<u64>() as f64;
-    page.single(
-        "rekindle_memory_unowned_bytes",
-        Gauge,
-        "Resident memory beyond that of the owners: the program, its stacks, log buffers, and freed memory that is kept.",
-        (resident_bytes - owned).max(0.0),
-    );
-    let limit = observed.memory.limit() as f64;
-    page.single(
-        "rekindle_query_memory_bytes_max",
-        Gauge,
-        "Memory queries, cursors, connections share.",
-        limit,
-    );
-    let refused = observed.memory.refused() as f64;
-    page.single("rekindle_memory_refused", Counter, "Times one of them was refused memory.", refused);
-    let cache = observed.cache_bytes_max.load(Relaxed) as f64;
-    page.single("rekindle_cache_bytes_max", Gauge, "Memory the cache may take.", cache);
-    page.single(
-        "rekindle_cache_pinned_bytes",
-        Gauge,
-        "Part of the cache that is never evicted.",
-        memory.block_cache_pinned as f64,
-    );
 }
 
 fn write_row_cache(page: &mut Page, rows: RowCacheStats) {

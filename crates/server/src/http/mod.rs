@@ -5,6 +5,7 @@ mod feeds;
 mod figures;
 mod health;
 mod links;
+mod memory;
 mod metrics;
 mod openmetrics;
 mod process;

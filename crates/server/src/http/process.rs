@@ -12,6 +12,8 @@ pub(super) struct Process {
     pub cpu_seconds: f64,
     /// Resident memory.
     pub resident_bytes: f64,
+    /// The part of it that belongs to files: code, and files in memory.
+    pub file_bytes: f64,
     /// Peak resident memory.
     pub resident_bytes_max: f64,
     /// Bytes written to disk.
@@ -33,6 +35,7 @@ impl Process {
         Process {
             cpu_seconds: cpu_seconds(stat).unwrap_or_default(),
             resident_bytes: kilobytes("VmRSS:"),
+            file_bytes: kilobytes("RssFile:"),
             resident_bytes_max: kilobytes("VmHWM:"),
             written_bytes: field(io, "write_bytes:"),
             read_bytes: field(io, "read_bytes:"),
@@ -71,11 +74,12 @@ mod tests {
     #[test]
     fn the_systems_files_are_understood() {
         let stat = "12 (a b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0";
-        let status = "Name:\ta\nVmHWM:\t    2048 kB\nVmRSS:\t 1024 kB\nThreads:\t7\n";
+        let status = "Name:\ta\nVmHWM:\t    2048 kB\nVmRSS:\t 1024 kB\nRssFile:\t 4 kB\nThreads:\t7\n";
         let io = "rchar: 5\nread_bytes: 10\nwrite_bytes: 20\ncancelled_write_bytes: 1\n";
         let expected = Process {
             cpu_seconds: 2.0,
             resident_bytes: 1_048_576.0,
+            file_bytes: 4_096.0,
             resident_bytes_max: 2_097_152.0,
             written_bytes: 20.0,
             read_bytes: 10.0,

@@ -7,19 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cluster::{Catalog, Node, ServerId};
-use io::memory::Budget;
 use parking_lot::Mutex;
-use shard::Replicas;
 
 use crate::config::{CacheSize, MemoryLimit, available_bytes};
+use crate::memory::accountant::Accountant;
 use crate::memory::plan::{MemoryPlan, bounded, of_machine};
 
 /// Applies the configured size to the caches of one server.
 pub(crate) struct CacheSizer {
     server: ServerId,
-    replicas: Arc<Replicas>,
-    /// The budget of queries: the memory that the caches leave.
-    queries: Arc<Budget>,
+    accountant: Arc<Accountant>,
     limit: MemoryLimit,
     /// The present size in bytes.
     size: Arc<AtomicU64>,
@@ -32,7 +29,7 @@ impl CacheSizer {
     pub fn follow(
         node: &Node,
         (configured, limit): (CacheSize, MemoryLimit),
-        queries: Arc<Budget>,
+        accountant: Arc<Accountant>,
         size: Arc<AtomicU64>,
     ) {
         let server = node.identity().server;
@@ -40,8 +37,7 @@ impl CacheSizer {
             CacheSize::Auto => None,
             CacheSize::Megabytes(_) => of_row(&node.catalog(), server),
         };
-        let replicas = node.replicas().clone();
-        let sizer = CacheSizer { server, replicas, queries, limit, size, row_mb: Mutex::new(row_mb) };
+        let sizer = CacheSizer { server, accountant, limit, size, row_mb: Mutex::new(row_mb) };
         node.watch_catalog(Box::new(move |catalog| sizer.look(catalog)));
     }
 
@@ -63,16 +59,13 @@ impl CacheSizer {
             tracing::warn!("{}", bounded(&format!("cache_size_mb {megabytes} in server_config"), cache));
         }
         match MemoryPlan::divide(cache, self.limit, of_machine()) {
-            Ok(plan) => self.resize(&plan),
+            Ok(plan) => self.resize(plan),
             Err(error) => tracing::warn!("the cache size stays at {} MB: {error}", now >> 20),
         }
     }
 
-    fn resize(&self, plan: &MemoryPlan) {
-        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.queries.set_limit(plan.queries);
-        self.replicas.store().set_row_cache_bytes(size(plan.rows));
-        self.replicas.engine().set_cache_bytes(size(plan.blocks));
+    fn resize(&self, plan: MemoryPlan) {
+        self.accountant.set_plan(plan);
         self.size.store(plan.cache, Ordering::Relaxed);
         tracing::info!("The cache size is now {} MB.", plan.cache >> 20);
     }

@@ -42,6 +42,8 @@ pub struct MemoryLimitTooLow {
 /// Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryPlan {
+    /// The limit of the process.
+    pub limit: u64,
     /// All caches together, as configured.
     pub cache: u64,
     /// Part of the cache: recently read rows.
@@ -106,7 +108,7 @@ impl MemoryPlan {
     /// for queries.
     pub fn divide(cache: u64, limit: MemoryLimit, total: u64) -> Result<MemoryPlan, MemoryLimitTooLow> {
         let is_auto = limit == MemoryLimit::Auto;
-        let rows = cache / ROW_CACHE_DIVISOR;
+        let rows = MemoryPlan::rows_of(cache);
         let memtables = memtable_share_of(cache);
         let cache_most = MemoryPlan::cache_most(limit, total);
         let limit = limit.bytes(total);
@@ -119,7 +121,13 @@ impl MemoryPlan {
             _ => return Err(MemoryLimitTooLow { limit_mb: limit >> 20, least_mb: least_mb(taken) }),
         };
         let memtables = memtables - WRITE_BUFFER_COPIES * write_buffer;
-        Ok(MemoryPlan { cache, rows, blocks: cache - rows, memtables, write_buffer, queries, cache_most })
+        let blocks = cache - rows;
+        Ok(MemoryPlan { limit, cache, rows, blocks, memtables, write_buffer, queries, cache_most })
+    }
+
+    /// The part for rows of caches of `cache` bytes.
+    pub fn rows_of(cache: u64) -> u64 {
+        cache / ROW_CACHE_DIVISOR
     }
 
     /// The sizes that can be configured for all caches together, in megabytes.

@@ -23,7 +23,6 @@ use std::time::Duration;
 
 use cluster::{CatalogReplica, IndexThread, Node};
 use engine::Engine;
-use io::memory::Budget;
 use io::real::RealFiles;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -33,6 +32,7 @@ use crate::config::{self, Config, Service};
 use crate::http::{self, Backend, Console, Health, NodeStage, Observed, Pages, Sources};
 use crate::listen::{BoundSockets, accept_drivers, raise_file_limit};
 use crate::log_lines::LogLines;
+use crate::memory::accountant::{Accountant, AccountantThread};
 use crate::memory::cache_size::CacheSizer;
 use crate::memory::plan::MemoryPlan;
 use crate::metrics_history::MetricsRecorder;
@@ -181,7 +181,7 @@ fn observed(running: &Running, node: &Arc<Node>, peers: &Peers) -> Observed {
         replicas: node.replicas().clone(),
         log: node.log().clone(),
         cache_bytes_max: running.cache_bytes.clone(),
-        memory: running.shared.memory.clone(),
+        memory: running.accountant.clone(),
         node: Arc::downgrade(node),
         queries: Arc::downgrade(&running.queries),
     }
@@ -349,6 +349,9 @@ struct Running {
     workers: Arc<Workers>,
     /// The size of the caches, which may change.
     cache_bytes: Arc<AtomicU64>,
+    accountant: Arc<Accountant>,
+    /// Lives as long as queries are served.
+    watch: AccountantThread,
 }
 
 impl Running {
@@ -361,7 +364,8 @@ impl Running {
         facts: query::ServerFacts,
     ) -> Result<Running, StartError> {
         let (random, cache_bytes) = (machine.random.clone(), facts.cache_bytes.clone());
-        let memory = Budget::new(plan.queries);
+        let accountant = Accountant::new(*plan, node.replicas().clone());
+        let memory = accountant.budget().clone();
         let queries = query::Service::new(query::ServiceOptions {
             node: node.clone(),
             passwords: Arc::new(move |password, iterations| password::record(password, iterations, &*random)),
@@ -379,13 +383,14 @@ impl Running {
         let mut shared = Shared::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?;
         shared.memory = memory;
         let configured = (config.cache, config.memory);
-        CacheSizer::follow(node, configured, shared.memory.clone(), cache_bytes.clone());
+        CacheSizer::follow(node, configured, accountant.clone(), cache_bytes.clone());
+        let watch = accountant.watch()?;
         shared.tls = encryption("driver", Some(&config.driver))?;
         let shared = Arc::new(shared);
         // With a single worker thread, a separate thread for links would only cause context switches.
         let links = if config.cores == 1 { peers.lend() } else { None };
         let workers = Arc::new(Workers::start(&shared, config.cores, links)?);
-        Ok(Running { shared, queries, workers, cache_bytes })
+        Ok(Running { shared, queries, workers, cache_bytes, accountant, watch })
     }
 
     fn listen(&self, runtime: &Runtime, driver: BoundSockets) -> Result<(), StartError> {
@@ -400,6 +405,7 @@ impl Running {
         tracing::info!("Shutting down client connections...");
         self.shared.draining.store(true, std::sync::atomic::Ordering::SeqCst);
         self.workers.shut_down();
+        drop(self.watch);
         runtime.shutdown_background();
         tracing::info!("All client connections closed.");
     }

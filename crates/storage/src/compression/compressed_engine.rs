@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::{
-    Batch, DeletedKeys, Engine, EngineError, EngineStats, PreFlushHook, RowRewriter, ScanRange, Snapshot,
-    Space,
+    Batch, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange,
+    Snapshot, Space,
 };
 
 use super::background::Background;
@@ -210,10 +210,14 @@ impl Engine for CompressedEngine {
     }
 
     fn stats(&self) -> EngineStats {
-        let mut stats = self.inner().stats();
-        stats.memory.compression += self.compression.memory_bytes() as u64;
-        stats.compression = self.compression.stats();
-        stats
+        let compression = self.compression.stats();
+        EngineStats { memory: self.memory(), compression, ..self.inner().stats() }
+    }
+
+    fn memory(&self) -> MemoryStats {
+        let mut memory = self.inner().memory();
+        memory.compression += self.compression.memory_bytes() as u64;
+        memory
     }
 }
 
