@@ -63,7 +63,7 @@ pub use routing::RemoteCalls;
 pub use script::{FunctionId, ScriptAnswer, ScriptFailure, ScriptLimits, ScriptSession, Scripts};
 pub use service::{
     Client, Counters, FeedCounters, FeedKind, LogLevel, LogLine, MetricsHistory, MetricsSample,
-    PasswordMaker, RecentLog, ServerFacts, Service, ServiceOptions,
+    PasswordMaker, RecentLog, ServerFacts, Service, ServiceOptions, memory_owners,
 };
 pub use session::{Answer, Answered, Batch, Cursor, Polled, Query, QueryError, Session};
 pub use table::{NamedTableSizes, table_sizes};

@@ -87,9 +87,7 @@ impl Account {
     /// Fails unless `bytes` more could be reserved now.
     pub fn check_room(&self, bytes: u64) -> Result<(), OverBudget> {
         let owner = self.with_state(|state| state.owner);
-        self.budget.reserve(owner, bytes)?;
-        self.budget.release(owner, bytes);
-        Ok(())
+        self.budget.check(owner, bytes)
     }
 
     /// Moves the reservation, adjusted to the exact bytes held, to `owner`: the query now waits (or runs again).

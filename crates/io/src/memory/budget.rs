@@ -21,6 +21,15 @@ impl Owner {
     /// All owners, in the order of their numbers.
     pub const ALL: [Owner; 4] = [Owner::Queries, Owner::Cursors, Owner::Connections, Owner::Feeds];
 
+    /// Reservations of the owner end at this fraction of the budget. Clients that take no responses must leave memory for
+    /// the queries of others.
+    fn share_divisor(self) -> i64 {
+        match self {
+            Owner::Connections => 2,
+            Owner::Queries | Owner::Cursors | Owner::Feeds => 1,
+        }
+    }
+
     /// The name in metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -103,16 +112,33 @@ impl Budget {
         self.refused.load(Relaxed)
     }
 
-    /// Reserves `bytes` for `owner`, or fails and reserves nothing if fewer are left.
+    /// Reserves `bytes` for `owner`, or fails and reserves nothing if fewer are left, or if the owner would have more than
+    /// its share.
     pub fn reserve(&self, owner: Owner, bytes: u64) -> Result<(), OverBudget> {
-        let requested = signed(bytes);
-        let before = self.total.fetch_add(requested, Relaxed);
-        if before.saturating_add(requested) > self.limit.load(Relaxed) {
-            self.total.fetch_sub(requested, Relaxed);
+        let (requested, limit) = (signed(bytes), self.limit.load(Relaxed));
+        let refuse = |reserved, limit| {
             self.refused.fetch_add(1, Relaxed);
-            return Err(OverBudget { requested: bytes, reserved: unsigned(before), limit: self.limit() });
+            Err(OverBudget { requested: bytes, reserved: unsigned(reserved), limit: unsigned(limit) })
+        };
+        let of_owner = &self.owners[owner as usize];
+        let before = of_owner.fetch_add(requested, Relaxed);
+        if before.saturating_add(requested) > limit / owner.share_divisor() {
+            of_owner.fetch_sub(requested, Relaxed);
+            return refuse(before, limit / owner.share_divisor());
         }
-        self.owners[owner as usize].fetch_add(requested, Relaxed);
+        let before = self.total.fetch_add(requested, Relaxed);
+        if before.saturating_add(requested) > limit {
+            of_owner.fetch_sub(requested, Relaxed);
+            self.total.fetch_sub(requested, Relaxed);
+            return refuse(before, limit);
+        }
+        Ok(())
+    }
+
+    /// Fails unless `owner` could reserve `bytes` more now.
+    pub fn check(&self, owner: Owner, bytes: u64) -> Result<(), OverBudget> {
+        self.reserve(owner, bytes)?;
+        self.release(owner, bytes);
         Ok(())
     }
 
@@ -220,14 +246,28 @@ mod tests {
     #[test]
     fn a_dropped_reservation_is_released() {
         let budget = Budget::new(100);
-        let mut reservation = Reservation::new(budget.clone(), Owner::Connections);
+        let mut reservation = Reservation::new(budget.clone(), Owner::Cursors);
         reservation.set(150);
-        assert_eq!(budget.reserved_by(Owner::Connections), 150, "the whole buffer is counted");
+        assert_eq!(budget.reserved_by(Owner::Cursors), 150, "the whole buffer is counted");
         assert!(reservation.grow_to(151).is_err());
         reservation.set(10);
         assert_eq!(reservation.grow_to(100), Ok(()));
         drop(reservation);
-        assert_eq!(budget.reserved_by(Owner::Connections), 0);
+        assert_eq!(budget.reserved_by(Owner::Cursors), 0);
+    }
+
+    #[test]
+    fn connections_leave_half_of_the_budget_to_queries() {
+        let budget = Budget::new(100);
+        assert_eq!(budget.reserve(Owner::Connections, 40), Ok(()));
+        assert_eq!(budget.check(Owner::Connections, 10), Ok(()));
+        let refused = OverBudget { requested: 11, reserved: 40, limit: 50 };
+        assert_eq!(budget.check(Owner::Connections, 11), Err(refused));
+        budget.reserve_unchecked(Owner::Connections, 50);
+        assert_eq!(budget.reserve(Owner::Queries, 10), Ok(()));
+        assert!(budget.reserve(Owner::Queries, 1).is_err());
+        budget.release(Owner::Connections, 90);
+        assert_eq!((budget.check(Owner::Connections, 50), budget.check(Owner::Queries, 90)), (Ok(()), Ok(())));
     }
 
     #[test]

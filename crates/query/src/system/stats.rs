@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cluster::{ServerId, TableHandle};
-use datum::{Datum, Object};
+use datum::{Datum, Object, Text};
 use reql::EvalError;
 
 use super::fields::{NO_ANSWER, object};
 use super::table_config::{db_name, named_server, server_name};
 use crate::context::Cx;
+use crate::service::memory_owners;
 use crate::table::{Identifiers, SystemTable, TableSizes};
 
 pub(super) struct Stats;
@@ -102,11 +103,14 @@ fn server(cx: &Cx, [queries, read, written]: [f64; 3], identifiers: Identifiers)
         ("written_docs_per_sec", written.into()),
         ("written_docs_total", count(&counters.rows_written)),
     ]);
+    let memory = memory_owners(cx.node().replicas(), &cx.service.memory);
+    let memory = memory.into_iter().map(|(owner, bytes)| (Text::from_static(owner), Datum::Number(bytes as f64)));
     let id = cx.node().identity().server.to_string();
     object([
         ("id", vec!["server".into(), id.into()].into()),
         ("server", Datum::String(server_name(cx, identifiers))),
         ("query_engine", Datum::Object(engine)),
+        ("memory_bytes", Datum::Object(memory.collect())),
     ])
 }
 

@@ -1,29 +1,29 @@
 //! The metrics of memory: each owner's, the limits, and how often they were reached.
 
-use std::sync::atomic::Ordering::Relaxed;
-
-use ::io::memory::{Owner, freed_bytes};
 use engine::EngineStats;
-use storage::RowCacheStats;
+use shard::Replicas;
 
-use super::metrics::Observed;
 use super::openmetrics::{Kind, Page};
 use super::process::Process;
+use crate::memory::accountant::Accountant;
 
 use Kind::{Counter, Gauge};
 
-/// Figures that other metrics show, too.
+/// The memory of a server.
 #[derive(Clone, Copy)]
-pub(super) struct Measured<'a> {
-    pub engine: &'a EngineStats,
-    pub rows: RowCacheStats,
+pub(super) struct ServerMemory<'a> {
     pub process: &'a Process,
+    pub replicas: &'a Replicas,
+    pub engine: &'a EngineStats,
+    pub accountant: &'a Accountant,
+    /// The size of all caches together, as configured.
+    pub cache_bytes_max: u64,
 }
 
-pub(super) fn write(page: &mut Page, measured: Measured<'_>, observed: &Observed) {
-    write_owners(page, measured, observed);
-    let (accountant, budget) = (&observed.memory, observed.memory.budget());
-    let pinned = measured.engine.memory.block_cache_pinned;
+pub(super) fn write(page: &mut Page, memory: ServerMemory<'_>) {
+    write_owners(page, memory);
+    let ServerMemory { engine, accountant, cache_bytes_max, .. } = memory;
+    let (budget, pinned) = (accountant.budget(), engine.memory.block_cache_pinned);
     let mut single = |name, kind, help, value: u64| {
         page.single(name, kind, help, value as f64);
     };
@@ -40,12 +40,7 @@ pub(super) fn write(page: &mut Page, measured: Measured<'_>, observed: &Observed
         budget.limit(),
     );
     single("rekindle_memory_refused", Counter, "Times one of them was refused memory.", budget.refused());
-    single(
-        "rekindle_cache_bytes_max",
-        Gauge,
-        "Memory the cache may take.",
-        observed.cache_bytes_max.load(Relaxed),
-    );
+    single("rekindle_cache_bytes_max", Gauge, "Memory the cache may take.", cache_bytes_max);
     single(
         "rekindle_cache_bytes_allowed",
         Gauge,
@@ -61,19 +56,9 @@ pub(super) fn write(page: &mut Page, measured: Measured<'_>, observed: &Observed
     single("rekindle_cache_pinned_bytes", Gauge, "Part of the cache that is never evicted.", pinned);
 }
 
-fn write_owners(page: &mut Page, measured: Measured<'_>, observed: &Observed) {
-    let Measured { engine, rows, process } = measured;
-    let memory = engine.memory;
-    let mut owners = vec![
-        ("row_cache", rows.bytes),
-        ("block_cache", memory.block_cache),
-        ("memtables", memory.memtables),
-        ("table_readers", memory.table_readers),
-        ("compression", memory.compression),
-    ];
-    let budget = observed.memory.budget();
-    owners.extend(Owner::ALL.map(|owner| (owner.name(), budget.reserved_by(owner))));
-    owners.push(("freed", freed_bytes()));
+fn write_owners(page: &mut Page, memory: ServerMemory<'_>) {
+    let ServerMemory { process, replicas, accountant, .. } = memory;
+    let owners = query::memory_owners(replicas, accountant.budget());
     let mut family = page.family("rekindle_memory_bytes", Gauge, "Memory, by owner.");
     for (owner, bytes) in &owners {
         family.sample(&[("owner", owner)], *bytes as f64);

@@ -15,6 +15,7 @@ use storage::RowCacheStats;
 
 use super::openmetrics::{Kind, Page};
 use super::process::Process;
+use super::memory::ServerMemory;
 use super::{feeds, links, memory};
 use crate::counters::{Counters, LatencySum};
 use crate::memory::accountant::Accountant;
@@ -83,7 +84,14 @@ impl Sources {
             write_log(&mut page, &observed.log.stats());
             let engine = observed.replicas.engine().stats();
             let rows = observed.replicas.store().row_cache_stats();
-            memory::write(&mut page, memory::Measured { engine: &engine, rows, process: &process }, observed);
+            let memory = ServerMemory {
+                process: &process,
+                replicas: &observed.replicas,
+                engine: &engine,
+                accountant: &observed.memory,
+                cache_bytes_max: observed.cache_bytes_max.load(Relaxed),
+            };
+            memory::write(&mut page, memory);
             write_row_cache(&mut page, rows);
             write_levels(&mut page, &engine);
             write_compression(&mut page, engine.compression);

@@ -1,8 +1,8 @@
-//! The accountant: keeps the memory of the process below its limit, whoever uses it.
+//! The accountant keeps the resident memory of the process below its limit.
 //!
-//! A thread looks at the memory that the process really has. When it comes close to the limit, the accountant has the
-//! allocator return what it keeps, then shrinks the caches, and lowers the budget of queries, so that they get a resource
-//! error. When there is room again, all of it is undone.
+//! A thread samples the resident memory. Near the limit, the accountant has the allocator return freed pages, shrinks the
+//! caches, and lowers the budget of queries: further queries get a resource error. The sizes of the plan come back when
+//! there is room again.
 
 use std::fs::read_to_string;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -159,7 +159,7 @@ fn resident_bytes() -> Option<u64> {
     anonymous_pages(&statm).map(|pages| pages * PAGE.get_or_init(|| PAGE_BYTES))
 }
 
-/// Resident pages without those of files, from the text of `statm` (proc(5)).
+/// The number of resident pages without pages of files, from the text of `statm` (proc(5)).
 fn anonymous_pages(statm: &str) -> Option<u64> {
     let mut fields = statm.split_whitespace().skip(1).map(str::parse::<u64>);
     let (resident, of_files) = (fields.next()?.ok()?, fields.next()?.ok()?);

@@ -1,8 +1,8 @@
-//! How much memory caches and queries may have, from what the process really uses: a pure core without clock and threads.
+//! The sizes of caches and of the budget of queries, decided from the memory in use: a pure core without clock and threads.
 //!
-//! The plan gives everything its share. But some memory has no fixed size (buffers of compactions, stacks of threads, rows
-//! on their way to the disk, fragments between allocations), so the sum may be larger than the limit. Then caches shrink,
-//! and queries get only what is left.
+//! The plan gives every owner its share. But some memory has no fixed size (buffers of compactions, stacks of threads, rows
+//! on their way to the disk, gaps between allocations), so the sum may exceed the limit. The caches shrink then, and the
+//! budget of queries ends at the limit.
 
 use super::plan::MemoryPlan;
 
@@ -12,7 +12,7 @@ const HIGH_DIVISOR: u64 = 16;
 const LOW_DIVISOR: u64 = 8;
 /// Caches keep this fraction of their planned size.
 const CACHES_LEAST_DIVISOR: u64 = 8;
-/// Queries may always have as much, or nobody could look for the cause.
+/// Queries always have this much, so that an operator can look for the cause.
 const QUERY_BYTES_LEAST: u64 = 8 << 20;
 
 /// The memory of the process at one moment, in bytes.
@@ -24,7 +24,7 @@ pub(super) struct InUse {
     pub kept: u64,
     /// Rows and blocks in the caches.
     pub caches: u64,
-    /// What queries, cursors, connections and feeds have reserved.
+    /// Reservations of queries, cursors, connections and feeds.
     pub reserved: u64,
 }
 
@@ -48,7 +48,6 @@ impl Pressure {
         Pressure { plan, sizes: Sizes { caches: plan.cache, queries: plan.queries } }
     }
 
-    /// The sizes in force.
     pub(super) fn sizes(&self) -> Sizes {
         self.sizes
     }
@@ -69,7 +68,7 @@ impl Pressure {
         let caches_least = self.plan.cache / CACHES_LEAST_DIVISOR;
         let is_short = now.used > self.high();
         if is_short {
-            // Only what the caches have can be given back.
+            // A cache that is not full gives back less than its size.
             let held = now.caches.min(self.sizes.caches);
             self.sizes.caches = held.saturating_sub(now.used - self.low()).max(caches_least);
         } else if now.used < self.low() {

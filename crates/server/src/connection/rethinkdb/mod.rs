@@ -7,6 +7,7 @@ mod completions;
 mod pool_job;
 mod query_session;
 mod response_frame;
+mod room;
 mod stream;
 mod token_table;
 

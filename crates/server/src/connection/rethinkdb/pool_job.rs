@@ -6,17 +6,14 @@ use std::sync::Arc;
 use ::io::memory::{Account, Budget, Owner, Reservation};
 use bytes::Bytes;
 use protocol::{Failure, Token};
-use reql::{Cancel, ErrorClass, EvalError};
+use reql::{Cancel, ErrorClass};
 
 use super::completions::{Completion, CompletionQueue, QueryMetrics};
-use super::response_frame;
+use super::{response_frame, room};
 use super::stream::Stream;
 use super::token_table::{Fetch, Job};
 use crate::service::{Answer, BlockingWork, Session, Work};
 use crate::worker_state::Shared;
-
-/// An answer of at least this size is only encoded if the memory budget has room for it.
-const LARGE_ANSWER_BYTES: u64 = 1 << 20;
 
 /// Identifies a piece of work on a pool thread and where its response goes.
 pub struct PoolJob {
@@ -46,13 +43,14 @@ impl PoolJob {
         });
     }
 
-    /// Reads and runs a query that is too long to be read on the connection's thread.
+    /// Reads and runs a query that is too long to be read on the connection's thread. Its text comes with its
+    /// reservation.
     pub fn run_unread(
         mut self,
         shared: &Shared,
         cancel: Arc<Cancel>,
         session: Arc<dyn Session>,
-        body: Bytes,
+        (body, text_hold): (Bytes, Reservation),
     ) {
         let (memory, service) = (shared.memory.clone(), shared.service.clone());
         shared.pool.run(move || {
@@ -72,7 +70,7 @@ impl PoolJob {
                 }
             });
             let encoded = self.encode(answer, &account, memory);
-            drop(counting);
+            drop((counting, text_hold));
             encoded.send(account);
         });
     }
@@ -114,13 +112,16 @@ impl PoolJob {
 
     /// Encodes the answer. From here on the connection's budget is charged for the frame.
     fn encode(self, answer: Result<Answer, Failure>, account: &Account, memory: Arc<Budget>) -> Encoded {
-        let answer = answer.and_then(|answer| with_room(answer, account));
-        let failed = answer.is_err();
+        let answer = room::with_room(answer, &memory);
+        let mut failed = answer.is_err();
         let mut frame = Vec::new();
         // The cursor of a noreply query is dropped: no client can ask for its next batch.
-        let cursor = if self.noreply { None } else { response_frame::write(&mut frame, self.token, answer) };
+        let mut cursor = if self.noreply { None } else { response_frame::write(&mut frame, self.token, answer) };
         let mut hold = Reservation::new(memory, Owner::Connections);
-        hold.set(frame.capacity() as u64);
+        if let Err(over) = room::charge(&mut hold, &frame, frame.capacity()) {
+            (frame, cursor, failed) = (room::refusal(self.token, over), None, true);
+        }
+        // From here on the connection has it.
         account.disown(frame.capacity() as u64);
         Encoded { job_info: self, frame, hold, cursor, failed }
     }
@@ -149,17 +150,6 @@ impl Encoded {
         let stream = cursor.map(|cursor| Stream::idle(cursor, account));
         completions.push(Completion { token, job, frame, hold, stream, metrics, noreply, is_waiting: false });
     }
-}
-
-/// Checks that a large value fits into the budget: parts that are shared in memory are repeated in the encoding.
-fn with_room(answer: Answer, account: &Account) -> Result<Answer, Failure> {
-    if let Answer::Atom { value, .. } = &answer {
-        let bytes = value.json_size_to(u32::MAX as usize) as u64;
-        if bytes >= LARGE_ANSWER_BYTES {
-            account.check_room(bytes).map_err(EvalError::memory)?;
-        }
-    }
-    Ok(answer)
 }
 
 /// Runs `work`. A panic is a bug of the server: the query fails and the connection stays open.

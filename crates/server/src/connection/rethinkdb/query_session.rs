@@ -6,15 +6,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Waker};
 use std::time::Instant;
 
-use ::io::memory::Account;
+use ::io::memory::{Account, Owner, Reservation};
 use bytes::Bytes;
 use protocol::frame::Frame;
 use protocol::request::{self, QueryType};
 use protocol::{Failure, Token, response};
+use reql::EvalError;
 
 use super::completions::{Completion, CompletionQueue, QueryMetrics};
 use super::pool_job::PoolJob;
-use super::response_frame;
+use super::{response_frame, room};
 use super::stream::Stream;
 use super::token_table::{ContinueStep, DoneStep, Fetch, Job, Reply, StopStep, TokenTable};
 use crate::connection::delayed_ack::DELAYED_ACK_TIMEOUT;
@@ -136,10 +137,12 @@ impl QuerySession {
         }
         let started = Instant::now();
         if body.len() > INLINE_BODY_BYTES {
+            let Some(text_hold) = self.reserve_text(token, body, out) else { return };
             let (job, cancel) = self.start_job(token, Reply::Unknown);
             let pool_job = self.pool_job(token, job, metrics(QueryKind::Read), false);
             let body = Bytes::copy_from_slice(body);
-            return pool_job.run_unread(&self.worker.shared, cancel, self.session.clone(), body);
+            let text = (body, text_hold);
+            return pool_job.run_unread(&self.worker.shared, cancel, self.session.clone(), text);
         }
         let counting = self.worker.account.enter();
         let ParsedQuery { noreply, kind, work } = self.session.begin(Bytes::copy_from_slice(body));
@@ -161,6 +164,18 @@ impl QuerySession {
         }
     }
 
+    /// Reserves memory for the text of a long query while it runs. If there is none, refuses the query.
+    fn reserve_text(&mut self, token: Token, body: &[u8], out: &mut SendBuffer) -> Option<Reservation> {
+        let mut hold = Reservation::new(self.worker.shared.memory.clone(), Owner::Queries);
+        let Err(over) = hold.grow_to(body.len() as u64) else { return Some(hold) };
+        if request::asks_for_noreply(body) {
+            self.count(QueryMetrics { failed: true, ..metrics(QueryKind::Read) });
+        } else {
+            self.refuse(token, QueryKind::Read, &Failure::from(EvalError::memory(over)), out);
+        }
+        None
+    }
+
     fn answer_now(
         &mut self,
         token: Token,
@@ -169,6 +184,7 @@ impl QuerySession {
         answer: Result<Answer, Failure>,
         out: &mut SendBuffer,
     ) {
+        let answer = room::with_room(answer, &self.worker.shared.memory);
         metrics.failed = answer.is_err();
         if reply == Reply::Wanted
             && let Some(cursor) = response_frame::write(out.bytes(&self.worker), token, answer)
@@ -279,6 +295,7 @@ impl QuerySession {
             return;
         };
         let Pending { token, job, noreply, mut metrics, .. } = self.pending.swap_remove(index);
+        let answer = room::with_room(answer, &self.worker.shared.memory);
         metrics.failed = answer.is_err();
         self.was_slow |= !noreply && metrics.started.elapsed() >= DELAYED_ACK_TIMEOUT;
         self.count(metrics);
