@@ -9,6 +9,7 @@ import time
 
 MAGIC_V0_4 = 0x400C2D20
 JSON_PROTOCOL = 0x7E6970C7
+STOP = b"[3]"
 READ_BYTES = 1 << 18
 # Nothing is read from a response that is read slowly for so long.
 SLOW_SECONDS = 3
@@ -39,10 +40,12 @@ class Member:
 
     def act(self):
         """Sends the next query, or half of one."""
-        self.token += 1
-        text, is_whole = self.queries(self.number)
+        text, is_whole, closes_last = self.queries(self.number)
         body = json.dumps([1, text, {}]).encode()
-        frame = struct.pack("<QI", self.token, len(body)) + body
+        frame = struct.pack("<QI", self.token + 1, len(body)) + body
+        if closes_last and self.token:
+            frame = struct.pack("<QI", self.token, len(STOP)) + STOP + frame
+        self.token += 1
         try:
             self.socket.sendall(frame if is_whole else frame[: len(frame) // 2])
         except TimeoutError:
@@ -56,7 +59,8 @@ class Member:
 
 
 class Crowd:
-    """`count` connections. `queries(number)` gives the next term of one, and whether it is sent as a whole."""
+    """`count` connections. `queries(number)` gives the next term of one, whether it is sent as a whole, and whether the last
+    cursor is closed before."""
 
     def __init__(self, port, count, queries, slow):
         self.members = [Member(port, number, queries) for number in range(count)]

@@ -118,16 +118,17 @@ class Mix:
 
 
 def crowds_queries(number):
-    """The next query of a connection, and whether it is sent as a whole."""
+    """The next query of a connection, whether it is sent as a whole, and whether the last cursor is closed before."""
     large, small = [TABLE, ["large"]], [TABLE, ["t"]]
     kind = number % 10
     if kind == 0:
-        return [GET, [large, number % LARGE_ROWS]], True
+        return [GET, [large, number % LARGE_ROWS]], True, False
     if kind == 1:
-        return small, True
+        # One in ten of these never closes its cursors.
+        return small, True, number % 100 != 1
     if kind == 2:
-        return [INSERT, [small, {"id": -number, "text": "x" * 2_000_000}]], False
-    return [GET, [small, random.randrange(ROWS_FIRST)]], True
+        return [INSERT, [small, {"id": -number, "text": "x" * 2_000_000}]], False, False
+    return [GET, [small, random.randrange(ROWS_FIRST)]], True, False
 
 
 class Watch:

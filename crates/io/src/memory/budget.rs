@@ -21,12 +21,12 @@ impl Owner {
     /// All owners, in the order of their numbers.
     pub const ALL: [Owner; 4] = [Owner::Queries, Owner::Cursors, Owner::Connections, Owner::Feeds];
 
-    /// Reservations of the owner end at this fraction of the budget. Clients that take no responses must leave memory for
-    /// the queries of others.
+    /// Reservations of the owner end at this fraction of the budget. Clients that take no responses, or leave cursors open,
+    /// must leave memory for the queries of others.
     fn share_divisor(self) -> i64 {
         match self {
-            Owner::Connections => 2,
-            Owner::Queries | Owner::Cursors | Owner::Feeds => 1,
+            Owner::Connections | Owner::Cursors => 3,
+            Owner::Queries | Owner::Feeds => 1,
         }
     }
 
@@ -142,6 +142,16 @@ impl Budget {
         Ok(())
     }
 
+    /// Fails if `owner` has more than its share already: reservations that were moved to it are not checked.
+    pub fn check_share(&self, owner: Owner) -> Result<(), OverBudget> {
+        let (reserved, share) = (self.reserved_by(owner), self.limit() / owner.share_divisor().unsigned_abs());
+        if reserved > share {
+            self.refused.fetch_add(1, Relaxed);
+            return Err(OverBudget { requested: 0, reserved, limit: share });
+        }
+        Ok(())
+    }
+
     /// Reserves `bytes` that are in use already, even beyond the limit: memory that cannot be refused must at least be
     /// counted.
     pub fn reserve_unchecked(&self, owner: Owner, bytes: u64) {
@@ -236,38 +246,41 @@ mod tests {
         let budget = Budget::new(100);
         assert_eq!(budget.reserve(Owner::Queries, 60), Ok(()));
         let refused = OverBudget { requested: 41, reserved: 60, limit: 100 };
-        assert_eq!(budget.reserve(Owner::Cursors, 41), Err(refused));
-        assert_eq!(budget.reserve(Owner::Cursors, 40), Ok(()));
+        assert_eq!(budget.reserve(Owner::Feeds, 41), Err(refused));
+        assert_eq!(budget.reserve(Owner::Feeds, 40), Ok(()));
         budget.release(Owner::Queries, 60);
-        assert_eq!((budget.reserved_by(Owner::Queries), budget.reserved_by(Owner::Cursors)), (0, 40));
+        assert_eq!((budget.reserved_by(Owner::Queries), budget.reserved_by(Owner::Feeds)), (0, 40));
         assert_eq!(budget.refused(), 1);
     }
 
     #[test]
     fn a_dropped_reservation_is_released() {
         let budget = Budget::new(100);
-        let mut reservation = Reservation::new(budget.clone(), Owner::Cursors);
+        let mut reservation = Reservation::new(budget.clone(), Owner::Feeds);
         reservation.set(150);
-        assert_eq!(budget.reserved_by(Owner::Cursors), 150, "the whole buffer is counted");
+        assert_eq!(budget.reserved_by(Owner::Feeds), 150, "the whole buffer is counted");
         assert!(reservation.grow_to(151).is_err());
         reservation.set(10);
         assert_eq!(reservation.grow_to(100), Ok(()));
         drop(reservation);
-        assert_eq!(budget.reserved_by(Owner::Cursors), 0);
+        assert_eq!(budget.reserved_by(Owner::Feeds), 0);
     }
 
     #[test]
-    fn connections_leave_half_of_the_budget_to_queries() {
-        let budget = Budget::new(100);
-        assert_eq!(budget.reserve(Owner::Connections, 40), Ok(()));
-        assert_eq!(budget.check(Owner::Connections, 10), Ok(()));
-        let refused = OverBudget { requested: 11, reserved: 40, limit: 50 };
-        assert_eq!(budget.check(Owner::Connections, 11), Err(refused));
-        budget.reserve_unchecked(Owner::Connections, 50);
-        assert_eq!(budget.reserve(Owner::Queries, 10), Ok(()));
-        assert!(budget.reserve(Owner::Queries, 1).is_err());
-        budget.release(Owner::Connections, 90);
-        assert_eq!((budget.check(Owner::Connections, 50), budget.check(Owner::Queries, 90)), (Ok(()), Ok(())));
+    fn connections_and_cursors_have_a_third_of_the_budget_each() {
+        for owner in [Owner::Connections, Owner::Cursors] {
+            let budget = Budget::new(120);
+            assert_eq!(budget.reserve(owner, 30), Ok(()));
+            assert_eq!((budget.check(owner, 10), budget.check_share(owner)), (Ok(()), Ok(())));
+            let refused = OverBudget { requested: 11, reserved: 30, limit: 40 };
+            assert_eq!(budget.check(owner, 11), Err(refused));
+            budget.reserve_unchecked(owner, 80);
+            assert_eq!(budget.check_share(owner), Err(OverBudget { requested: 0, reserved: 110, limit: 40 }));
+            assert_eq!(budget.reserve(Owner::Queries, 10), Ok(()));
+            assert!(budget.reserve(Owner::Queries, 1).is_err());
+            budget.release(owner, 110);
+            assert_eq!((budget.check(owner, 40), budget.check(Owner::Queries, 110)), (Ok(()), Ok(())));
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::memory::accountant::Accountant;
 
 use Kind::{Counter, Gauge};
 
-/// The memory of a server.
+/// Where the figures come from.
 #[derive(Clone, Copy)]
 pub(super) struct ServerMemory<'a> {
     pub process: &'a Process,

@@ -52,18 +52,18 @@ impl Pressure {
         self.sizes
     }
 
-    /// Whether `resident` bytes are so far below the limit, and the sizes those of the plan, that nothing is to be decided.
+    /// The plan is in force, and `resident` bytes leave it so.
     pub(super) fn is_relaxed(&self, resident: u64) -> bool {
         let planned = Sizes { caches: self.plan.cache, queries: self.plan.queries };
         resident <= self.low() && self.sizes == planned
     }
 
-    /// Whether the allocator should return what it keeps.
+    /// The allocator should return freed pages now.
     pub(super) fn wants_purge(&self, now: &InUse) -> bool {
         now.used + now.kept > self.high()
     }
 
-    /// The sizes from now on.
+    /// Adjusts the sizes to the memory in use.
     pub(super) fn step(&mut self, now: &InUse) -> Sizes {
         let caches_least = self.plan.cache / CACHES_LEAST_DIVISOR;
         let is_short = now.used > self.high();

@@ -29,6 +29,14 @@ pub struct PoolJob {
     pub noreply: bool,
 }
 
+/// The batch of a stream that an answer has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StreamStage {
+    /// The first one, or the answer is no stream.
+    First,
+    Later,
+}
+
 impl PoolJob {
     /// Runs a query that was read on the connection's thread.
     pub fn run(self, shared: &Shared, cancel: Arc<Cancel>, work: BlockingWork) {
@@ -37,7 +45,7 @@ impl PoolJob {
             let account = Account::new(memory.clone());
             let counting = account.enter();
             let answer = guarded(|| work(cancel));
-            let encoded = self.encode(answer, &account, memory);
+            let encoded = self.encode(answer, StreamStage::First, &account, memory);
             drop(counting);
             encoded.send(account);
         });
@@ -69,7 +77,7 @@ impl PoolJob {
                     Work::Blocking(work) => work(cancel),
                 }
             });
-            let encoded = self.encode(answer, &account, memory);
+            let encoded = self.encode(answer, StreamStage::First, &account, memory);
             drop((counting, text_hold));
             encoded.send(account);
         });
@@ -95,7 +103,7 @@ impl PoolJob {
                 }
                 answer => answer,
             };
-            let encoded = self.encode(answer, &account, memory);
+            let encoded = self.encode(answer, StreamStage::Later, &account, memory);
             drop(counting);
             encoded.send(account);
         });
@@ -111,15 +119,26 @@ impl PoolJob {
     }
 
     /// Encodes the answer. From here on the connection's budget is charged for the frame.
-    fn encode(self, answer: Result<Answer, Failure>, account: &Account, memory: Arc<Budget>) -> Encoded {
+    fn encode(
+        self,
+        answer: Result<Answer, Failure>,
+        stream: StreamStage,
+        account: &Account,
+        memory: Arc<Budget>,
+    ) -> Encoded {
         let answer = room::with_room(answer, &memory);
         let mut failed = answer.is_err();
         let mut frame = Vec::new();
         // The cursor of a noreply query is dropped: no client can ask for its next batch.
         let mut cursor = if self.noreply { None } else { response_frame::write(&mut frame, self.token, answer) };
-        let mut hold = Reservation::new(memory, Owner::Connections);
-        if let Err(over) = room::charge(&mut hold, &frame, frame.capacity()) {
+        let mut hold = Reservation::new(memory.clone(), Owner::Connections);
+        let mut has_room = room::charge(&mut hold, &frame, frame.capacity());
+        if has_room.is_ok() && cursor.is_some() && stream == StreamStage::First {
+            has_room = memory.check_share(Owner::Cursors);
+        }
+        if let Err(over) = has_room {
             (frame, cursor, failed) = (room::refusal(self.token, over), None, true);
+            hold.set(frame.capacity() as u64);
         }
         // From here on the connection has it.
         account.disown(frame.capacity() as u64);
