@@ -10,6 +10,8 @@ use super::plan::MemoryPlan;
 const HIGH_DIVISOR: u64 = 16;
 /// They shrink, and grow again, until all but this fraction of the limit is in use.
 const LOW_DIVISOR: u64 = 8;
+/// Freed memory that is less than this fraction of the limit is not returned.
+const KEPT_DIVISOR: u64 = 64;
 /// Caches keep this fraction of their planned size.
 const CACHES_LEAST_DIVISOR: u64 = 8;
 /// Queries always have this much, so that an operator can look for the cause.
@@ -58,9 +60,9 @@ impl Pressure {
         resident <= self.low() && self.sizes == planned
     }
 
-    /// The allocator should return freed pages now.
+    /// The allocator should return freed pages now. A few of them are kept: the next allocations need them again at once.
     pub(super) fn wants_purge(&self, now: &InUse) -> bool {
-        now.used + now.kept > self.high()
+        now.used + now.kept > self.high() && now.kept > self.plan.limit / KEPT_DIVISOR
     }
 
     /// Adjusts the sizes to the memory in use.
@@ -142,5 +144,6 @@ mod tests {
         assert!(pressure.wants_purge(&now));
         assert_eq!(pressure.step(&now), Sizes { caches: 100 * MB, queries: 170 * MB });
         assert!(!pressure.wants_purge(&in_use(300, 100, 70)));
+        assert!(!pressure.wants_purge(&InUse { kept: 6 * MB, ..in_use(390, 100, 70) }));
     }
 }

@@ -44,6 +44,8 @@ pub struct CompressedEngine {
 
 /// Of the cache for blocks, dictionaries and samples get this share.
 const CACHE_SHARE: usize = 8;
+/// They get at least this much, up to half of the cache: a dictionary that does not fit is prepared again for each row.
+const COMPRESSION_BYTES_LEAST: usize = 4 << 20;
 
 impl CompressedEngine {
     /// Compresses the rows of `engine`. Trains dictionaries in the write that completes their sample, and settles rows
@@ -87,7 +89,7 @@ impl CompressedEngine {
     /// Divides the memory for cached blocks: the part for blocks, and the part for dictionaries and samples.
     #[must_use]
     pub fn divide_cache(cache_bytes: usize) -> (usize, usize) {
-        let compression = cache_bytes / CACHE_SHARE;
+        let compression = (cache_bytes / CACHE_SHARE).max(COMPRESSION_BYTES_LEAST.min(cache_bytes / 2));
         (cache_bytes - compression, compression)
     }
 
