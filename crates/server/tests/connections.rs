@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use io::memory::{Budget, Owner};
 use protocol::{Token, frame};
 use rekindle_server::service::Client;
 use support::{Echo, TestClient, TestNode, start, start_with, start_with_links};
@@ -282,6 +283,32 @@ fn a_client_that_does_not_read_does_not_fill_the_memory() {
     for count in 0..sent / (bytes.len() / 1000) {
         assert_eq!(lazy.next().0, count as u64 % 1000);
     }
+}
+
+#[test]
+fn responses_long_queries_and_cursors_without_room_are_refused() {
+    let shared = start_with(1, |shared| shared.memory = Budget::new(3 << 20));
+    let memory = shared.shared.memory.clone();
+    let mut client = shared.client();
+    let is_refused = |response: String| response.contains("more memory than is left: ");
+    assert!(is_refused(client.ask(1, r#"[1,["repeat",2000000],{}]"#)), "a third is for connections");
+    assert_eq!(client.ask(2, r#"[1,["repeat",500000],{}]"#), saying(&"x".repeat(500_000)));
+
+    let is_cursor = |response: String| response.contains(r#""t":3"#);
+    assert!(is_cursor(client.ask(3, r#"[1,["count",2],{}]"#)));
+    memory.reserve_unchecked(Owner::Cursors, (1 << 20) + 1);
+    assert!(is_refused(client.ask(4, r#"[1,["count",2],{}]"#)));
+    assert!(client.ask(5, r#"[1,["count",1],{}]"#).contains(r#""t":2"#), "it leaves no cursor");
+    shared.gates.open("next 1");
+    assert!(client.ask(3, "[2]").contains(r#""t":2"#), "an open cursor goes on");
+
+    memory.reserve_unchecked(Owner::Queries, 2 << 20);
+    let long = "y".repeat(100_000);
+    client.send(6, &format!(r#"[1,["say","{long}"],{{"noreply":true}}]"#));
+    assert!(is_refused(client.ask(7, &format!(r#"[1,["say","{long}"],{{}}]"#))));
+    assert_eq!(client.ask(8, r#"[1,["say","short"],{}]"#), saying("short"));
+    memory.release(Owner::Queries, 2 << 20);
+    assert_eq!(client.ask(9, &format!(r#"[1,["say","{long}"],{{}}]"#)), saying(&long));
 }
 
 #[test]

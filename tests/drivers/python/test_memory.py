@@ -87,7 +87,7 @@ class Mix:
         table = r.table("large")
         table.insert(large_row(chance, number), durability="soft", conflict="replace").run(connection)
         table.get(number).update({"n": r.row["n"] + 1}, durability="soft").run(connection)
-        table.get(number)["text"].split(" ").count().run(connection)
+        table.get(number)["text"].upcase().match("^[A-Z]+").run(connection)
 
     def scan(self, connection, chance):
         word = chance.choice(WORDS)

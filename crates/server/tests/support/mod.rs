@@ -106,6 +106,7 @@ impl Session for ScriptedSession {
         let name = argument.as_str().unwrap_or_default().to_owned();
         let work = match what.as_str() {
             "say" => Work::Done(Ok(atom(&name))),
+            "repeat" => Work::Done(Ok(atom(&"x".repeat(argument.as_u64().unwrap_or_default() as usize)))),
             "fail" => Work::Done(Err(Failure::runtime(ErrorClass::User, name))),
             "log" => Work::Pending(Box::pin(std::future::poll_fn(move |cx| poll_gate(&gates, &name, cx)))),
             "think" => Work::Blocking(Box::new(move |cancel| {
