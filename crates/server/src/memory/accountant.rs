@@ -18,9 +18,11 @@ use shard::Replicas;
 use super::plan::MemoryPlan;
 use super::pressure::{InUse, Pressure, Sizes};
 
-/// The time between two looks while less than half of the limit is in use, and otherwise.
+/// The time between two samples while less than half of the limit is in use.
 const RELAXED_INTERVAL: Duration = Duration::from_millis(500);
+/// The same while more is in use, and while sizes differ from the plan or are about to.
 const INTERVAL: Duration = Duration::from_millis(50);
+const PRESSED_INTERVAL: Duration = Duration::from_millis(10);
 /// The unit of `/proc/self/statm`.
 const PAGE_BYTES: u64 = 4 << 10;
 
@@ -94,14 +96,13 @@ impl Accountant {
         Ok(AccountantThread { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Compares the memory in use with the limit, and adjusts the sizes. Returns the time until the next look.
+    /// Compares the memory in use with the limit, and adjusts the sizes. Returns the time until the next sample.
     fn look(&self) -> Duration {
         let Some(resident) = resident_bytes() else { return RELAXED_INTERVAL };
         let mut present = self.plan.lock();
         let (plan, pressure) = &mut *present;
-        let interval = if resident < plan.limit / 2 { RELAXED_INTERVAL } else { INTERVAL };
         if pressure.is_relaxed(resident) {
-            return interval;
+            return if resident < plan.limit / 2 { RELAXED_INTERVAL } else { INTERVAL };
         }
         let mut now = self.in_use(resident);
         if pressure.wants_purge(&now) {
@@ -117,7 +118,7 @@ impl Accountant {
             self.shrinks.fetch_add(1, Relaxed);
             return_freed();
         }
-        interval
+        PRESSED_INTERVAL
     }
 
     fn in_use(&self, resident: u64) -> InUse {
