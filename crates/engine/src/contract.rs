@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::{
-    Batch, Direction, EngineError, EngineStats, MemoryStats, Pair, PreFlushHook, RowRewriter, ScanRange, Space,
+    Batch, Direction, EngineError, EngineStats, MemoryStats, Pair, PreFlushHook, RowRewriter, ScanRange,
+    Space,
 };
 
 /// Whether deleted keys may be written again.

@@ -32,8 +32,8 @@ use self::view::{RocksSnapshot, Tier};
 use crate::pre_flush::Hook;
 use crate::row_rewriter::RewriterCell;
 use crate::{
-    Batch, Change, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange,
-    Snapshot, Space,
+    Batch, Change, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter,
+    ScanRange, Snapshot, Space,
 };
 
 /// An open RocksDB directory. Dropping it flushes and closes.

@@ -16,8 +16,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use self::buffers::{BufferedChanges, Buffers, hash_of};
 use crate::{
-    Batch, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange, Snapshot,
-    Space,
+    Batch, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook, RowRewriter, ScanRange,
+    Snapshot, Space,
 };
 
 /// A batch larger than `bytes_max` divided by this is not buffered but written directly.

@@ -144,7 +144,8 @@ impl Budget {
 
     /// Fails if `owner` has more than its share already: reservations that were moved to it are not checked.
     pub fn check_share(&self, owner: Owner) -> Result<(), OverBudget> {
-        let (reserved, share) = (self.reserved_by(owner), self.limit() / owner.share_divisor().unsigned_abs());
+        let (reserved, share) =
+            (self.reserved_by(owner), self.limit() / owner.share_divisor().unsigned_abs());
         if reserved > share {
             self.refused.fetch_add(1, Relaxed);
             return Err(OverBudget { requested: 0, reserved, limit: share });

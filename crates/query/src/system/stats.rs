@@ -104,7 +104,8 @@ fn server(cx: &Cx, [queries, read, written]: [f64; 3], identifiers: Identifiers)
         ("written_docs_total", count(&counters.rows_written)),
     ]);
     let memory = memory_owners(cx.node().replicas(), &cx.service.memory);
-    let memory = memory.into_iter().map(|(owner, bytes)| (Text::from_static(owner), Datum::Number(bytes as f64)));
+    let memory =
+        memory.into_iter().map(|(owner, bytes)| (Text::from_static(owner), Datum::Number(bytes as f64)));
     let id = cx.node().identity().server.to_string();
     object([
         ("id", vec!["server".into(), id.into()].into()),

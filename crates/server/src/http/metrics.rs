@@ -13,9 +13,9 @@ use query::NamedTableSizes;
 use shard::Replicas;
 use storage::RowCacheStats;
 
+use super::memory::ServerMemory;
 use super::openmetrics::{Kind, Page};
 use super::process::Process;
-use super::memory::ServerMemory;
 use super::{feeds, links, memory};
 use crate::counters::{Counters, LatencySum};
 use crate::memory::accountant::Accountant;

@@ -9,9 +9,9 @@ use protocol::{Failure, Token};
 use reql::{Cancel, ErrorClass};
 
 use super::completions::{Completion, CompletionQueue, QueryMetrics};
-use super::{response_frame, room};
 use super::stream::Stream;
 use super::token_table::{Fetch, Job};
+use super::{response_frame, room};
 use crate::service::{Answer, BlockingWork, Session, Work};
 use crate::worker_state::Shared;
 
@@ -130,7 +130,8 @@ impl PoolJob {
         let mut failed = answer.is_err();
         let mut frame = Vec::new();
         // The cursor of a noreply query is dropped: no client can ask for its next batch.
-        let mut cursor = if self.noreply { None } else { response_frame::write(&mut frame, self.token, answer) };
+        let mut cursor =
+            if self.noreply { None } else { response_frame::write(&mut frame, self.token, answer) };
         let mut hold = Reservation::new(memory.clone(), Owner::Connections);
         let mut has_room = room::charge(&mut hold, &frame, frame.capacity());
         if has_room.is_ok() && cursor.is_some() && stream == StreamStage::First {

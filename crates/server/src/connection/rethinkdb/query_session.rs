@@ -15,9 +15,9 @@ use reql::EvalError;
 
 use super::completions::{Completion, CompletionQueue, QueryMetrics};
 use super::pool_job::PoolJob;
-use super::{response_frame, room};
 use super::stream::Stream;
 use super::token_table::{ContinueStep, DoneStep, Fetch, Job, Reply, StopStep, TokenTable};
+use super::{response_frame, room};
 use crate::connection::delayed_ack::DELAYED_ACK_TIMEOUT;
 use crate::connection::send_buffer::SendBuffer;
 use crate::service::{Answer, ParsedQuery, PendingAnswer, PolledBatch, QueryKind, Session, Work};
