@@ -10,8 +10,10 @@ mod configuration {
     /// `MALLOC_CONF` is read later and takes precedence.
     ///
     /// Freed memory is kept for a minute instead of ten seconds, because writes soon allocate as much again. Free runs
-    /// of 8 MB are returned at once, as by default: `docs/decisions/0043-memory-reuse.md`.
-    const SETTINGS: &[u8] = b"dirty_decay_ms:60000\0";
+    /// of 8 MB are returned at once, as by default: `docs/decisions/0043-memory-reuse.md`. A thread keeps none for itself
+    /// that has 16 KB or more, the size of a block of the engine: a hundred threads would keep up to 2 MB each
+    /// (`docs/decisions/0063-memory-accountant.md`).
+    const SETTINGS: &[u8] = b"dirty_decay_ms:60000,tcache_max:14336\0";
 
     /// A pointer to a string that ends with a zero.
     #[repr(transparent)]

@@ -8,7 +8,7 @@ use std::fs::read_to_string;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io::memory::{Budget, Owner, freed_bytes, return_freed};
 use io::task::{self, Thread};
@@ -23,6 +23,8 @@ const RELAXED_INTERVAL: Duration = Duration::from_millis(500);
 /// The same while more is in use, and while sizes differ from the plan or are about to.
 const INTERVAL: Duration = Duration::from_millis(50);
 const PRESSED_INTERVAL: Duration = Duration::from_millis(10);
+/// How old the size of the engine's caches may be.
+const ENGINE_INTERVAL: Duration = Duration::from_millis(500);
 /// The unit of `/proc/self/statm`.
 const PAGE_BYTES: u64 = 4 << 10;
 
@@ -30,10 +32,17 @@ const PAGE_BYTES: u64 = 4 << 10;
 pub struct Accountant {
     budget: Arc<Budget>,
     replicas: Arc<Replicas>,
-    plan: Mutex<(MemoryPlan, Pressure)>,
+    state: Mutex<State>,
     /// The size of the caches that is in force, in bytes.
     cache_bytes: AtomicU64,
     shrinks: AtomicU64,
+}
+
+struct State {
+    plan: MemoryPlan,
+    pressure: Pressure,
+    /// Bytes in the engine's caches, and when they were read: the engine looks at all of its files for them.
+    engine_caches: Option<(Instant, u64)>,
 }
 
 /// The accountant's thread. Dropping it ends the thread.
@@ -48,7 +57,7 @@ impl Accountant {
         Arc::new(Accountant {
             budget: Budget::new(plan.queries),
             replicas,
-            plan: Mutex::new((plan, Pressure::new(plan))),
+            state: Mutex::new(State::new(plan)),
             cache_bytes: AtomicU64::new(plan.cache),
             shrinks: AtomicU64::new(0),
         })
@@ -71,14 +80,14 @@ impl Accountant {
 
     /// The limit of the process in bytes.
     pub(crate) fn limit_bytes(&self) -> u64 {
-        self.plan.lock().0.limit
+        self.state.lock().plan.limit
     }
 
     /// Uses other sizes from now on.
     pub(crate) fn set_plan(&self, plan: MemoryPlan) {
-        let mut present = self.plan.lock();
-        *present = (plan, Pressure::new(plan));
-        self.apply(&plan, present.1.sizes());
+        let mut state = self.state.lock();
+        *state = State::new(plan);
+        self.apply(&plan, state.pressure.sizes());
     }
 
     /// Starts the thread that watches. Fails if the system cannot start one.
@@ -99,20 +108,19 @@ impl Accountant {
     /// Compares the memory in use with the limit, and adjusts the sizes. Returns the time until the next sample.
     fn look(&self) -> Duration {
         let Some(resident) = resident_bytes() else { return RELAXED_INTERVAL };
-        let mut present = self.plan.lock();
-        let (plan, pressure) = &mut *present;
-        if pressure.is_relaxed(resident) {
-            return if resident < plan.limit / 2 { RELAXED_INTERVAL } else { INTERVAL };
+        let mut state = self.state.lock();
+        if state.pressure.is_relaxed(resident) {
+            return if resident < state.plan.limit / 2 { RELAXED_INTERVAL } else { INTERVAL };
         }
-        let mut now = self.in_use(resident);
-        if pressure.wants_purge(&now) {
+        let mut now = self.in_use(resident, &mut state);
+        if state.pressure.wants_purge(&now) {
             return_freed();
-            now = self.in_use(resident_bytes().unwrap_or(resident));
+            now = self.in_use(resident_bytes().unwrap_or(resident), &mut state);
         }
-        let before = pressure.sizes();
-        let sizes = pressure.step(&now);
+        let before = state.pressure.sizes();
+        let sizes = state.pressure.step(&now);
         if sizes != before {
-            self.apply(plan, sizes);
+            self.apply(&state.plan, sizes);
         }
         if sizes.caches < before.caches {
             self.shrinks.fetch_add(1, Relaxed);
@@ -121,12 +129,15 @@ impl Accountant {
         PRESSED_INTERVAL
     }
 
-    fn in_use(&self, resident: u64) -> InUse {
+    fn in_use(&self, resident: u64, state: &mut State) -> InUse {
         let kept = freed_bytes();
-        let engine = self.replicas.engine().memory();
-        let rows = self.replicas.store().row_cache_stats().bytes;
+        let known = state.engine_caches.filter(|(read_at, _)| read_at.elapsed() < ENGINE_INTERVAL);
+        let (_, engine_bytes) = *state.engine_caches.insert(known.unwrap_or_else(|| {
+            let memory = self.replicas.engine().memory();
+            (Instant::now(), memory.block_cache + memory.compression)
+        }));
+        let caches = self.replicas.store().row_cache_stats().bytes + engine_bytes;
         let reserved = Owner::ALL.iter().map(|owner| self.budget.reserved_by(*owner)).sum();
-        let caches = rows + engine.block_cache + engine.compression;
         InUse { used: resident.saturating_sub(kept), kept, caches, reserved }
     }
 
@@ -140,6 +151,12 @@ impl Accountant {
         self.replicas.store().set_row_cache_bytes(size(rows));
         self.replicas.engine().set_cache_bytes(size(sizes.caches - rows));
         tracing::debug!("caches have {} of {} MB", sizes.caches >> 20, plan.cache >> 20);
+    }
+}
+
+impl State {
+    fn new(plan: MemoryPlan) -> State {
+        State { plan, pressure: Pressure::new(plan), engine_caches: None }
     }
 }
 
