@@ -10,6 +10,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use engine::rocks::RocksEngine;
 use engine::{Direction, Engine, EngineError, Space};
+use storage::after_prefix;
 
 /// Something that the walk found.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +119,7 @@ pub(crate) fn next_readable(
     failed.push(0);
     let mut readable = None;
     for len in (0..=after.len()).rev() {
-        let Some(probe) = raised(&after[..len]) else { continue };
+        let Some(probe) = after_prefix(&after[..len]) else { continue };
         if is_readable(engine, space, &probe)? {
             readable = Some(probe);
             break;
@@ -140,18 +141,6 @@ pub(crate) fn next_readable(
 
 /// Enough for the distance of two keys that differ in their first byte and have 32 more.
 const BISECTIONS_MAX: usize = 264;
-
-/// The lowest key above all keys that begin with `prefix`.
-fn raised(prefix: &[u8]) -> Option<Vec<u8>> {
-    let mut next = prefix.to_vec();
-    while let Some(last) = next.pop() {
-        if last < u8::MAX {
-            next.push(last + 1);
-            return Some(next);
-        }
-    }
-    None
-}
 
 /// A key about half way between two keys, as binary fractions with 33 bytes after their common prefix. `None` if there is
 /// none.

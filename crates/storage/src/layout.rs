@@ -156,7 +156,7 @@ pub(crate) fn index_prefix(table: TableId, index: IndexId) -> [u8; 20] {
 }
 
 /// The first key after all keys that begin with `prefix`, or `None` if no such key exists.
-pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut next = prefix.to_vec();
     while let Some(last) = next.pop() {
         if last < u8::MAX {

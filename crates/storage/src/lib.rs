@@ -55,6 +55,7 @@ pub use index::{IndexChange, IndexEntry, IndexId};
 pub use index_build::IndexBuild;
 pub use index_scan::{IndexHit, IndexRange, IndexScan};
 pub use inspect::{MetaRecord, history_record, index_hit, meta_record, row_place};
+pub use layout::after_prefix;
 pub use reach::Reach;
 pub use row_ahead::RowAhead;
 pub use row_cache::RowCacheStats;

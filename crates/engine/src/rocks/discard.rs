@@ -13,6 +13,7 @@ use librocksdb_sys as ffi;
 use rocksdb::{AsColumnFamilyRef, AsRawPtr, DB, LiveFile};
 
 use super::column;
+use super::file_list::{BLOCK_BYTES, HEADER_BYTES, checksum};
 use crate::{EngineError, Space};
 
 /// The list, in the engine's directory: a name a line.
@@ -27,10 +28,6 @@ const RUNNING_MERGES: &std::ffi::CStr = c"rocksdb.num-running-compactions";
 /// RocksDB's numbers for the fields of a change of its files (`db/version_edit.h`).
 const FIELD_DELETED_FILE: u64 = 6;
 const FIELD_COLUMN_FAMILY: u64 = 200;
-/// The layout of `MANIFEST` (`db/log_format.h`): blocks with fragments of records, which have a header each.
-const BLOCK_BYTES: usize = 32 << 10;
-const HEADER_BYTES: usize = 7;
-const CRC_MASK: u32 = 0xa282_ead8;
 
 /// A file as RocksDB's list has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,8 +202,7 @@ fn framed(record: &[u8], mut at: usize) -> Vec<u8> {
             (false, false) => 3,
             (false, true) => 4,
         };
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&[kind]), part);
-        out.extend_from_slice(&crc.rotate_right(15).wrapping_add(CRC_MASK).to_le_bytes());
+        out.extend_from_slice(&checksum(kind, part).to_le_bytes());
         out.extend_from_slice(&(part.len() as u16).to_le_bytes());
         out.push(kind);
         out.extend_from_slice(part);
@@ -220,6 +216,7 @@ fn framed(record: &[u8], mut at: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rocks::file_list;
     use crate::rocks::{EngineOptions, RocksEngine};
     use crate::{Batch, Engine};
 
@@ -229,9 +226,13 @@ mod tests {
         assert_eq!(record, [6, 0, 0xac, 2, 0xc8, 1, 3]);
         assert_eq!(framed(&record, 0).len(), HEADER_BYTES + record.len());
         for left in 0..40 {
-            let framed = framed(&record, BLOCK_BYTES - left);
-            let payload = framed.len() - record.len();
-            assert!(payload <= 2 * HEADER_BYTES + HEADER_BYTES, "{left}: {payload}");
+            let mut list = framed(&vec![9; BLOCK_BYTES - left - HEADER_BYTES], 0);
+            let at = list.len() % BLOCK_BYTES;
+            list.extend(framed(&record, at));
+            assert_eq!(file_list::damage(&list), None, "{left}");
+            // Only a valid record after it makes the first one damaged instead of incomplete.
+            list[100] ^= 1;
+            assert_eq!(file_list::damage(&list), Some(0), "{left}");
         }
     }
 

@@ -13,9 +13,9 @@ use std::path::Path;
 use crate::EngineError;
 
 /// A record does not cross the end of a block: it is divided into fragments.
-const BLOCK_BYTES: usize = 32 << 10;
+pub(super) const BLOCK_BYTES: usize = 32 << 10;
 /// The masked checksum of the kind and the content, the length of the content, the kind.
-const HEADER_BYTES: usize = 7;
+pub(super) const HEADER_BYTES: usize = 7;
 /// Kinds of fragments: a whole record, the first, a middle one, the last.
 const KINDS: std::ops::RangeInclusive<u8> = 1..=4;
 const MASK_DELTA: u32 = 0xa282_ead8;
@@ -51,7 +51,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, EngineError> {
 }
 
 /// The offset of the first damaged record.
-fn damage(list: &[u8]) -> Option<usize> {
+pub(super) fn damage(list: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at < list.len() {
         let left = BLOCK_BYTES - at % BLOCK_BYTES;
@@ -78,9 +78,12 @@ fn fragment(list: &[u8], at: usize) -> Option<usize> {
         return None;
     }
     let content = rest.get(..bytes)?;
-    let masked =
-        crc32c::crc32c_append(crc32c::crc32c(&[kind]), content).rotate_right(15).wrapping_add(MASK_DELTA);
-    (masked == u32::from_le_bytes([c0, c1, c2, c3])).then_some(HEADER_BYTES + bytes)
+    (checksum(kind, content) == u32::from_le_bytes([c0, c1, c2, c3])).then_some(HEADER_BYTES + bytes)
+}
+
+/// The checksum of a fragment, as its header has it.
+pub(super) fn checksum(kind: u8, content: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&[kind]), content).rotate_right(15).wrapping_add(MASK_DELTA)
 }
 
 #[cfg(test)]
