@@ -43,8 +43,7 @@ mod rocks {
     use parking_lot::Mutex;
     use rekindle_engine::rocks::{EngineOptions, RocksEngine};
     use rekindle_engine::{
-        Batch, BufferedEngine, DeletedKeys, Direction, Engine, EngineError, Occasion, RowRewriter, Scan,
-        Snapshot, Space,
+        Batch, BufferedEngine, DeletedKeys, Direction, Engine, EngineError, Scan, Snapshot, Space,
     };
 
     use super::*;
@@ -297,62 +296,6 @@ mod rocks {
             }
         };
         assert!(matches!(failed, EngineError::Corrupt { .. }), "{failed}");
-    }
-
-    /// Rewrites values that begin with `long` to `short`.
-    struct Shortening;
-
-    impl RowRewriter for Shortening {
-        fn is_active(&self) -> bool {
-            true
-        }
-
-        fn rewrite(&self, key: &[u8], value: &[u8], _: Occasion) -> Option<Bytes> {
-            assert!(key.starts_with(b"row"), "only rows are asked for");
-            value.starts_with(b"long").then(|| [&b"short"[..], &value[4..8]].concat().into())
-        }
-    }
-
-    #[test]
-    fn rows_are_rewritten_in_place_when_files_are_compacted() {
-        let whole = (Bound::Unbounded, Bound::Unbounded);
-        let dir = tempfile::tempdir().unwrap();
-        let engine = open(dir.path());
-        let long = |round: u8| [&b"long"[..], &[round; 1000]].concat();
-        let huge = [&b"long"[..], &[7; 400_000]].concat();
-        for number in 0..500 {
-            put(&engine, format!("row{number:04}").as_bytes(), &long(b'a'));
-        }
-        put(&engine, b"row-huge", &huge);
-        engine.flush().unwrap();
-        engine.compact(Space::Rows, whole).unwrap();
-        assert_eq!(engine.get(Space::Rows, b"row0007").unwrap().unwrap(), long(b'a'), "no rewriter is set");
-
-        engine.set_rewriter(Some(Arc::new(Shortening)));
-        let snapshot = engine.snapshot().unwrap();
-        // One row is written again, and one is deleted, after the snapshot and before the compaction.
-        put(&engine, b"row0008", b"other");
-        let mut batch = Batch::new();
-        batch.delete(Space::Rows, b"row0009");
-        engine.write(batch).unwrap();
-        engine.compact(Space::Rows, whole).unwrap();
-        let get = |key: &[u8]| engine.get(Space::Rows, key).unwrap();
-        assert_eq!(get(b"row0007").unwrap(), "shortaaaa");
-        assert_eq!(get(b"row-huge").unwrap(), "short\u{7}\u{7}\u{7}\u{7}");
-        assert_eq!((get(b"row0008").unwrap(), get(b"row0009")), (Bytes::from_static(b"other"), None));
-        assert_eq!(snapshot.get(Space::Rows, b"row0007").unwrap().unwrap(), "shortaaaa");
-        assert!(snapshot.get(Space::Rows, b"row0009").unwrap().is_some());
-        put(&engine, b"row0007", &long(b'b'));
-        assert_eq!(get(b"row0007").unwrap(), long(b'b'));
-        drop(snapshot);
-
-        engine.flush().unwrap();
-        engine.cancel_compactions();
-        engine.compact(Space::Rows, whole).unwrap();
-        assert_eq!(get(b"row0007").unwrap(), long(b'b'), "compactions have been cancelled");
-        engine.set_rewriter(None);
-        drop(engine);
-        assert_eq!(open(dir.path()).get(Space::Rows, b"row0010").unwrap().unwrap(), "shortaaaa");
     }
 
     /// Whether the value of `key` is in memory, and the value.

@@ -34,9 +34,9 @@ use rocksdb::{
 use self::damage::Damage;
 use self::flushes::WrittenBytes;
 use self::reclaim::{DeletedRange, Reclaimer};
+use self::rewriting::Rewriting;
 use self::view::{RocksSnapshot, Tier};
 use crate::pre_flush::Hook;
-use crate::row_rewriter::RewriterCell;
 use crate::{
     Batch, Change, DamagedFiles, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook,
     RowRewriter, ScanRange, Snapshot, Space,
@@ -52,7 +52,7 @@ pub struct RocksEngine {
     // For reads that must not wait for the disk.
     read_in_memory: ReadOptions,
     hook: Arc<Hook>,
-    rewriter: Arc<RewriterCell>,
+    rewriting: Arc<Rewriting>,
     written: Arc<WrittenBytes>,
     damage: Arc<Damage>,
     history_bytes_max: u64,
@@ -66,7 +66,7 @@ impl RocksEngine {
     pub fn open(dir: &Path, options: &EngineOptions) -> Result<RocksEngine, EngineError> {
         file_list::verify(dir)?;
         let cache = options::block_cache(options);
-        let rewriter = Arc::<RewriterCell>::default();
+        let rewriting = Arc::<Rewriting>::default();
         discard::remove_listed(dir, || {
             let spaces = Space::ALL.map(|space| {
                 let mut column = options::for_space(space, options, &cache);
@@ -79,7 +79,7 @@ impl RocksEngine {
         let spaces = Space::ALL.map(|space| {
             let mut column = options::for_space(space, options, &cache);
             if space == Space::Rows {
-                rewriting::filter(&mut column, Arc::clone(&rewriter));
+                rewriting::filter(&mut column, Arc::clone(&rewriting));
             }
             ColumnFamilyDescriptor::new(space.name(), column)
         });
@@ -95,7 +95,7 @@ impl RocksEngine {
             .map_err(|cause| EngineError::Io { detail: format!("cannot start a thread: {cause}") })?;
         damage.watch(&db);
         let engine = RocksEngine::without_threads(db, cache, history_bytes_max);
-        Ok(RocksEngine { reclaimer: Some(reclaimer), hook, rewriter, written, damage, ..engine })
+        Ok(RocksEngine { reclaimer: Some(reclaimer), hook, rewriting, written, damage, ..engine })
     }
 
     /// An engine over `db` that gives no space back, and has no listener.
@@ -111,7 +111,7 @@ impl RocksEngine {
             read,
             read_in_memory,
             hook: Arc::default(),
-            rewriter: Arc::default(),
+            rewriting: Arc::default(),
             written: Arc::default(),
             damage,
             history_bytes_max,
@@ -209,11 +209,11 @@ impl Engine for RocksEngine {
     }
 
     fn set_rewriter(&self, rewriter: Option<Arc<dyn RowRewriter>>) {
-        self.rewriter.set(rewriter);
+        self.rewriting.rewriter.set(rewriter);
     }
 
     fn compact(&self, space: Space, range: ScanRange<'_>) -> Result<(), EngineError> {
-        rewriting::compact(&self.db, space, range);
+        self.rewriting.compact(&self.db, space, range);
         Ok(())
     }
 

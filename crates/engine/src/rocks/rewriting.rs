@@ -7,6 +7,7 @@
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use librocksdb_sys as ffi;
@@ -19,22 +20,42 @@ use crate::{EngineError, ScanRange, Space};
 
 const NAME: &std::ffi::CStr = c"rekindle.rows";
 
+/// The rewriter of a column family, and the merges that RocksDB starts by itself.
+#[derive(Default)]
+pub(super) struct Rewriting {
+    pub(super) rewriter: RewriterCell,
+    merges_begun: AtomicU64,
+    merges_ended: AtomicU64,
+}
+
+impl Rewriting {
+    /// Rewrites the files with pairs of `range`. Flushes the memtables first if they have some.
+    pub(super) fn compact(&self, db: &DB, space: Space, range: ScanRange<'_>) {
+        let ended = self.merges_ended.load(Ordering::SeqCst);
+        compact(db, space, range, BottommostLevelCompaction::ForceOptimized);
+        // RocksDB leaves out files that were written since the call began. Some of them may be results of other merges.
+        if self.merges_begun.load(Ordering::SeqCst) > ended {
+            compact(db, space, range, BottommostLevelCompaction::Force);
+        }
+    }
+}
+
 /// The state of the factory of filters.
 struct Factory {
-    rewriter: Arc<RewriterCell>,
+    rewriting: Arc<Rewriting>,
 }
 
 /// The state of the filter of one compaction. Only one thread uses it.
 struct Filter {
-    rewriter: Arc<RewriterCell>,
+    rewriting: Arc<Rewriting>,
     is_requested: bool,
     /// The last new value. RocksDB copies it when the callback returns.
     rewritten: Bytes,
 }
 
-/// Has compactions of a column family that is opened with `options` give its rows to `rewriter`.
-pub(super) fn filter(options: &mut Options, rewriter: Arc<RewriterCell>) {
-    let state = Box::into_raw(Box::new(Factory { rewriter })).cast::<c_void>();
+/// Has compactions of a column family that is opened with `options` give its rows to the rewriter.
+pub(super) fn filter(options: &mut Options, rewriting: Arc<Rewriting>) {
+    let state = Box::into_raw(Box::new(Factory { rewriting })).cast::<c_void>();
     // SAFETY: each callback matches its signature. `state` is a `Factory` that any thread may use and that has no other
     // owner; RocksDB calls `forget_factory` once, when the last of the options and column families that share the
     // factory is gone. The options own the factory from here on.
@@ -49,11 +70,10 @@ pub(super) fn filter(options: &mut Options, rewriter: Arc<RewriterCell>) {
     }
 }
 
-/// Rewrites the files with pairs of `range`. Flushes the memtables first if they have some.
-pub(super) fn compact(db: &DB, space: Space, range: ScanRange<'_>) {
+fn compact(db: &DB, space: Space, range: ScanRange<'_>, bottommost: BottommostLevelCompaction) {
     let mut options = CompactOptions::default();
     options.set_exclusive_manual_compaction(false);
-    options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
+    options.set_bottommost_level_compaction(bottommost);
     let (start, end) = (first_included(range.0), first_excluded(range.1));
     db.compact_range_cf_opt(column(db, space), start, end, &options);
 }
@@ -62,12 +82,13 @@ pub(super) fn compact(db: &DB, space: Space, range: ScanRange<'_>) {
 pub(super) fn rewrite_large_values(db: &DB, space: Space) -> Result<(), EngineError> {
     let column = column(db, space);
     db.set_options_cf(column, &[("blob_garbage_collection_age_cutoff", "1.0")])?;
-    compact(db, space, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded));
+    let whole = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    compact(db, space, whole, BottommostLevelCompaction::Force);
     let share = options::LARGE_VALUE_AGE_CUTOFF.to_string();
     Ok(db.set_options_cf(column, &[("blob_garbage_collection_age_cutoff", &share)])?)
 }
 
-/// Ends running calls of [`compact`] soon, and lets later ones do nothing.
+/// Ends running calls of [`Rewriting::compact`] soon, and lets later ones do nothing.
 pub(super) fn cancel(db: &DB) {
     // SAFETY: the database is open as long as `db` is borrowed.
     unsafe { ffi::rocksdb_disable_manual_compaction(db.as_raw_ptr()) };
@@ -84,12 +105,15 @@ unsafe extern "C" fn create_filter(
         (&*state.cast::<Factory>(), is_manual != 0)
     };
     // A panic must not reach C++; the panic hook has already reported it.
-    let is_active = catch_unwind(AssertUnwindSafe(|| factory.rewriter.is_active()));
+    let is_active = catch_unwind(AssertUnwindSafe(|| factory.rewriting.rewriter.is_active()));
     if !is_active.unwrap_or(false) {
         return std::ptr::null_mut();
     }
-    let rewriter = Arc::clone(&factory.rewriter);
-    let filter = Box::new(Filter { rewriter, is_requested, rewritten: Bytes::new() });
+    let rewriting = Arc::clone(&factory.rewriting);
+    if !is_requested {
+        rewriting.merges_begun.fetch_add(1, Ordering::SeqCst);
+    }
+    let filter = Box::new(Filter { rewriting, is_requested, rewritten: Bytes::new() });
     let state = Box::into_raw(filter).cast::<c_void>();
     // SAFETY: as in `filter`; `forget_filter` frees `state`, and RocksDB owns the filter that is returned.
     unsafe { ffi::rocksdb_compactionfilter_create(state, Some(forget_filter), Some(filter_row), Some(name)) }
@@ -119,7 +143,8 @@ unsafe extern "C" fn filter_row(
         (false, _) => Occasion::Settling,
     };
     // A panic must not reach C++; the panic hook has already reported it.
-    let rewritten = catch_unwind(AssertUnwindSafe(|| filter.rewriter.rewrite(key, value, occasion)));
+    let rewritten =
+        catch_unwind(AssertUnwindSafe(|| filter.rewriting.rewriter.rewrite(key, value, occasion)));
     if let Ok(Some(rewritten)) = rewritten {
         filter.rewritten = rewritten;
         // SAFETY: RocksDB gives places for all three, and copies the value before it uses the filter again.
@@ -154,5 +179,8 @@ unsafe extern "C" fn forget_factory(state: *mut c_void) {
 
 unsafe extern "C" fn forget_filter(state: *mut c_void) {
     // SAFETY: `state` came from `Box::into_raw` in `create_filter`, and this is called once.
-    drop(unsafe { Box::from_raw(state.cast::<Filter>()) });
+    let filter = unsafe { Box::from_raw(state.cast::<Filter>()) };
+    if !filter.is_requested {
+        filter.rewriting.merges_ended.fetch_add(1, Ordering::SeqCst);
+    }
 }
