@@ -91,6 +91,40 @@ test('a live result follows its query', async () => {
   await done(page);
 });
 
+test('a live result of the first rows of an order has each row at its place', async () => {
+  const page = await explorer();
+  await page.check('label:has-text("Live") input');
+  const names = () => page.locator('.grid tbody tr:not(.pad)').allInnerTexts().then((all) => all.map((one) => /Hero [-.\d]+/.exec(one)?.[0]).join());
+  await query(page, "r.db('test').table('heroes').orderBy({index: 'id'}).limit(4)");
+  await page.click('.segments button:has-text("Table")');
+  await eventually(names, (seen) => seen === 'Hero 0,Hero 1,Hero 2,Hero 3');
+  await server.run(heroes.insert({ id: 1.5, name: 'Hero 1.5' }));
+  await eventually(names, (seen) => seen === 'Hero 0,Hero 1,Hero 1.5,Hero 2');
+  await server.run(heroes.get(0).update({ name: 'Hero 00' }));
+  await eventually(names, (seen) => seen === 'Hero 00,Hero 1,Hero 1.5,Hero 2');
+  await server.run(heroes.get(1.5).delete());
+  await server.run(heroes.get(0).update({ name: 'Hero 0' }));
+  await eventually(names, (seen) => seen === 'Hero 0,Hero 1,Hero 2,Hero 3');
+  await page.click('.segments button:has-text("Tree")');
+  await done(page);
+});
+
+test('a live result of many rows follows thousands of changes, and says which rows it shows', async () => {
+  const many = r.db('test').table('many');
+  await server.run(r.db('test').tableCreate('many', { durability: 'soft' }));
+  await server.run(many.insert(r.range(3000).map((i) => ({ id: i, n: 0 }))));
+  const page = await explorer();
+  await page.check('label:has-text("Live") input');
+  await query(page, "r.db('test').table('many')");
+  await see(page, 'showing the last 1,000 of 3,000 rows');
+  for (let n = 1; n <= 3; n++) await server.run(many.update({ n }, { durability: 'soft' }));
+  await see(page, /of 3,000 rows, 12,000 changes/);
+  await server.run(many.filter(r.row('id').ge(500)).delete());
+  await see(page, '500 rows, ');
+  await server.run(r.db('test').tableDrop('many'));
+  await done(page);
+});
+
 test('a plan tells the rows looked at, and leads to the missing index', async () => {
   const page = await explorer();
   await query(page, "r.db('test').table('heroes').filter({name: 'Hero 5'})");

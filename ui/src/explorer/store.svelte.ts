@@ -2,153 +2,18 @@
 import { app, read, write } from '../lib/app.svelte';
 import { QueryError, type Cursor } from '../lib/wire';
 import type { Wire } from '../lib/terms';
+import { message, Result, ROWS_MAX } from './result.svelte';
 import { Sandbox, type BuiltQuery } from './sandbox';
 import type { SavedQuery } from './saved.svelte';
 import type { Script } from './editor';
 
-/** Rows of a result that the page keeps; beyond these it offers the download. */
-const ROWS_MAX = 50_000;
-const BYTES_MAX = 64 << 20;
-const FEED_ROWS_MAX = 1000;
 const HISTORY_MAX = 1000;
-/** Rows after which a result waits until it is scrolled. */
-const BATCH_ROWS = 1000;
-const CHANGES = 152;
+const CHANGES = 152, LIMIT = 71;
 
 /** `saved`: the saved query that it shows, as it was read. */
 export interface Tab { id: number; text: string; saved?: SavedQuery }
 export interface Past { at: number; text: string }
 export type View = 'tree' | 'table' | 'raw' | 'chart';
-
-/** The result of one statement. */
-export class Result {
-  rows = $state.raw<unknown[]>([]);
-  value = $state.raw<unknown>(undefined);
-  isStream = $state(false);
-  isFeed = $state(false);
-  isLive = $state(false);
-  isDone = $state(true);
-  isFull = $state(false);
-  isPaused = $state(false);
-  /** Changes that came while the result is paused, and changes ever. */
-  missed = $state(0);
-  changes = $state(0);
-  discarded = $state(0);
-  error = $state('');
-  plan = $state.raw<unknown>(undefined);
-  milliseconds = $state(0);
-  cursor: Cursor | null = null;
-  private isReading = false;
-  private bytes = 0;
-
-  constructor(readonly statement: number, readonly text: string, readonly query: BuiltQuery | null) {}
-
-  /** Takes a whole value, or the beginning of a stream. */
-  begin(cursor: Cursor): void {
-    this.cursor = cursor;
-    this.isStream = cursor.isStream;
-    this.isFeed = cursor.isFeed;
-    this.isDone = cursor.isDone;
-    if (!cursor.isStream) {
-      this.value = ungrouped(cursor.value);
-      if (Array.isArray(this.value)) this.rows = this.value;
-    } else this.rows = cursor.take();
-    if (this.isFeed) this.follow();
-  }
-
-  /** Reads further rows of a stream. */
-  async more(): Promise<void> {
-    if (!this.cursor || this.isDone || this.isFeed || this.isReading) return;
-    if (this.rows.length >= ROWS_MAX || this.bytes > BYTES_MAX) { this.isFull = true; return; }
-    this.isReading = true;
-    try {
-      const before = app.connection.received;
-      const next: unknown[] = [];
-      while (next.length < BATCH_ROWS && !this.cursor.isDone) next.push(...(await this.cursor.more()));
-      this.bytes += app.connection.received - before;
-      this.rows = this.rows.concat(next);
-      this.isDone = this.cursor.isDone;
-    } catch (error) {
-      this.error = message(error);
-    } finally {
-      this.isReading = false;
-    }
-  }
-
-  /** Follows a changefeed; a live result has its changes applied. */
-  private async follow(): Promise<void> {
-    let shown: unknown[] = [];
-    let kept: unknown[] = this.isLive ? [] : this.rows;
-    let isDue = false;
-    const publish = () => {
-      isDue = false;
-      if (this.isPaused) return;
-      shown = kept;
-      this.rows = [...shown];
-      this.missed = 0;
-    };
-    const take = (changes: unknown[]) => {
-      this.changes += changes.length;
-      if (this.isPaused) this.missed += changes.length;
-      if (this.isLive) for (const change of changes) apply(kept, change as Change);
-      else {
-        kept = kept.concat(changes);
-        if (kept.length > FEED_ROWS_MAX) { this.discarded += kept.length - FEED_ROWS_MAX; kept = kept.slice(-FEED_ROWS_MAX); }
-      }
-      // At most ten times a second, however many changes there are.
-      if (!isDue) { isDue = true; setTimeout(publish, 100); }
-    };
-    this.publish = publish;
-    try {
-      if (this.isLive) {
-        const initial = this.rows;
-        this.rows = [];
-        take(initial);
-      }
-      while (this.cursor && !this.cursor.isDone) take(await this.cursor.more());
-      this.isDone = true;
-    } catch (error) {
-      this.isDone = true;
-      if (!this.wasStopped) this.error = message(error);
-    }
-  }
-  private publish: () => void = () => {};
-  private wasStopped = false;
-
-  pause(isPaused: boolean): void {
-    this.isPaused = isPaused;
-    if (!isPaused) this.publish();
-  }
-
-  stop(): void {
-    this.wasStopped = true;
-    this.cursor?.stop();
-    this.isDone = true;
-  }
-}
-
-/** A grouped result as drivers show it. */
-function ungrouped(value: unknown): unknown {
-  const grouped = value as { $reql_type$?: string; data?: [unknown, unknown][] } | null;
-  if (typeof grouped !== 'object' || grouped?.$reql_type$ !== 'GROUPED_DATA') return value;
-  return (grouped.data ?? []).map(([group, reduction]) => ({ group, reduction }));
-}
-
-interface Change { old_val?: unknown; new_val?: unknown; error?: string }
-
-function apply(rows: unknown[], change: Change): void {
-  const at = change.old_val == null ? -1 : find(rows, change.old_val);
-  if (change.new_val != null) at < 0 ? rows.push(change.new_val) : rows.splice(at, 1, change.new_val);
-  else if (at >= 0) rows.splice(at, 1);
-  if (rows.length > FEED_ROWS_MAX) rows.shift();
-}
-
-function find(rows: unknown[], wanted: unknown): number {
-  const text = JSON.stringify(wanted);
-  return rows.findIndex((row) => JSON.stringify(row) === text);
-}
-
-const message = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
 /** What the last run of a tab has given. */
 class Outcome {
@@ -293,8 +158,7 @@ class Explorer {
         return { value: plan.value };
       }
       const live = this.isLive && built.isShown;
-      const term: Wire = live ? [CHANGES, [built.term], { include_initial: true }] : built.term;
-      const cursor = await app.connection.query(term, built.options, remember);
+      const cursor = live ? await this.follow(built, result!, remember) : await app.connection.query(built.term, built.options, remember);
       if (!result) return { value: await whole(cursor) };
       result.isLive = live;
       result.milliseconds = performance.now() - began;
@@ -306,6 +170,20 @@ class Explorer {
       return { error: message(error), backtrace: [], isCompile: false };
     } finally {
       this.unanswered.delete(token);
+    }
+  }
+
+  // The feed of a query. Only one of the first rows of an order has the places of rows.
+  private async follow(built: BuiltQuery, result: Result, remember: (token: number) => void): Promise<Cursor> {
+    const open = (offsets: Record<string, Wire>) => app.connection.query([CHANGES, [built.term], { include_initial: true, ...offsets }], built.options, remember);
+    if (!hasTerm(built.term, LIMIT)) return open({});
+    try {
+      const cursor = await open({ include_offsets: true });
+      result.isOrdered = true;
+      return cursor;
+    } catch (error) {
+      if (!(error instanceof QueryError) || !error.message.includes('Cannot include offsets')) throw error;
+      return open({});
     }
   }
 
@@ -327,6 +205,11 @@ async function whole(cursor: Cursor): Promise<unknown> {
     rows.push(...(await cursor.more()));
   }
   return rows;
+}
+
+/** Whether a query, or the query of which it is a step, is such a term. */
+function hasTerm(term: Wire, wanted: number): boolean {
+  return Array.isArray(term) && (term[0] === wanted || (term[1].length > 0 && hasTerm(term[1][0]!, wanted)));
 }
 
 function parse<T>(text: string | null): T | null {
