@@ -50,6 +50,66 @@ test('errors are told and marked', async () => {
   await done(page);
 });
 
+const marked = (page) => page.locator('.cm-lintRange-error').allInnerTexts().then((parts) => parts.join(''));
+
+test('only the term that failed is marked', async () => {
+  const page = await explorer();
+  for (const [typed, wanted] of [
+    ["r.db('test').table('nope').count()", "table('nope')"],
+    ["r.db('test')\n  .table('heroes')\n  .get(1)('name').add(1)", 'add(1)'],
+    ["r.expr([1, 2]).map((x) => x.add(r.expr('a').sub(1)))", 'sub(1)'],
+    ["r.db('test').table('heroes').filter(r.row('city').add(1).eq(2)).limit('x')", "'x'"],
+    ["r.expr({a: {b: r.expr(1).div(0)}})", 'div(0)'],
+    ["const rows = await r.db('test').table('nope').run();\nr.expr(1)", "table('nope')"],
+    ["r.expr(1).do((a) => { return a.add('x'); })", "add('x')"],
+  ]) {
+    await query(page, typed);
+    await eventually(() => marked(page), (seen) => seen === wanted).catch((error) => { throw new Error(`${typed}: ${error.message}`); });
+  }
+  await done(page);
+});
+
+test('syntax errors have a line and a column, and habits from programs a hint', async () => {
+  const page = await explorer();
+  const said = (wanted) => eventually(() => alert(page), (seen) => wanted.every((one) => seen.includes(one)));
+  await query(page, "r.dbList();\nr.table('a'))");
+  await said(['Line 2, column 13: ']);
+  assert.equal(await marked(page), ')');
+  await query(page, "r.dbList();\nconst f = () => { await r.dbList(); };");
+  await said(['async (id) =>']);
+  assert.match(await marked(page), /^const f/);
+  for (const [typed, wanted] of [
+    ["r.dbList().run(conn, function (err, cursor) { cursor.toArray(); })", 'write .run() without one'],
+    ["const cursor = await r.dbList().run();\ncursor.toArray()", 'gives all of its rows as an array'],
+    ["for (let i = 0; i < 3; i++) { r.db('test').table('heroes').get(i).delete(); }", 'a query runs when it is awaited'],
+    ["const r2 = require('rethinkdb');", 'r is there already'],
+  ]) {
+    await query(page, typed);
+    await said([wanted]);
+  }
+  assert.ok(await server.run(heroes.get(0)));
+  await done(page);
+});
+
+test('terms that fit are offered first', async () => {
+  const page = await explorer();
+  const offered = async (typed) => {
+    await query(page, 'r.now()');
+    await page.keyboard.press('Control+a');
+    await page.keyboard.press('Delete');
+    await page.keyboard.type(typed, { delay: 30 });
+    await page.waitForSelector('.cm-tooltip-autocomplete li');
+    const all = await page.locator('.cm-tooltip-autocomplete li .cm-completionLabel').allInnerTexts();
+    await page.keyboard.press('Escape');
+    return all.slice(0, 3).join();
+  };
+  await eventually(() => offered('r.'), (seen) => seen === 'db,table,row');
+  await eventually(() => offered('r.table(t).'), (seen) => seen === 'get,getAll,filter');
+  await eventually(() => offered('r.table(t).get(1).'), (seen) => seen.startsWith('update,delete'));
+  await eventually(() => offered('r.table(t).or'), (seen) => seen.startsWith('or,orderBy') || seen.startsWith('orderBy,or'));
+  await done(page);
+});
+
 test('an endless loop ends with Stop', async () => {
   const page = await explorer();
   await query(page, 'while (true) {}');

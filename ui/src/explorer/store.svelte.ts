@@ -3,9 +3,10 @@ import { app, read, write } from '../lib/app.svelte';
 import { QueryError, type Cursor } from '../lib/wire';
 import type { Wire } from '../lib/terms';
 import { message, Result, ROWS_MAX } from './result.svelte';
-import { Sandbox, type BuiltQuery } from './sandbox';
+import { Sandbox, type BuiltQuery, type Outcome as Ended } from './sandbox';
 import type { SavedQuery } from './saved.svelte';
-import type { Script } from './editor';
+import type { Failed, Script } from './editor';
+import { noQuery, withHint } from './hints';
 
 const HISTORY_MAX = 1000;
 const CHANGES = 152, LIMIT = 71;
@@ -23,6 +24,8 @@ class Outcome {
   /** The part of the text that is wrong, and the text that was run. */
   wrong = $state.raw<{ from: number; to: number } | null>(null);
   text = '';
+  /** The last query that the server refused, with its message. */
+  failed: (Failed & { said: string }) | null = null;
 
   begin(text: string): void {
     this.stop();
@@ -30,6 +33,7 @@ class Outcome {
     this.shown = 0;
     this.error = '';
     this.wrong = null;
+    this.failed = null;
     this.text = text;
   }
 
@@ -127,7 +131,7 @@ class Explorer {
     outcome.begin(text);
     this.running = outcome;
     this.isRunning = true;
-    const end = await this.prepare().run(script.code, {
+    const end = await this.prepare().run(script.code, script.statements.map((statement) => statement.text), {
       query: (query) => this.query(outcome, query, script, isPlan),
       value: (value, statement) => {
         const result = new Result(statement, script.statements[statement]?.text ?? '', null);
@@ -138,10 +142,22 @@ class Explorer {
     });
     this.isRunning = false;
     if (end.type === 'stopped') outcome.error = 'Stopped.';
-    else if (end.type === 'error') {
-      outcome.error = end.message ?? '';
-      outcome.wrong = (end.isSyntax ? script.error : null) ?? script.statements[end.statement ?? 0] ?? null;
-    } else if (!outcome.results.length && !outcome.error) outcome.error = 'The script makes no query. A query is an expression that begins with r, such as r.dbList().';
+    else if (end.type === 'error') this.tell(outcome, end, script);
+    else if (!outcome.results.length && !outcome.error) outcome.error = noQuery(text);
+  }
+
+  // The message of an error, and its place in the text.
+  private tell(outcome: Outcome, end: Ended, script: Script): void {
+    const said = withHint(end.message ?? '');
+    if (end.isSyntax && script.error) {
+      outcome.error = `Line ${script.error.line}, column ${script.error.column}: ${said}`;
+      outcome.wrong = script.error;
+      return;
+    }
+    const statement = end.statement === undefined ? null : script.statements[end.statement] ?? null;
+    const { failed } = outcome;
+    outcome.error = said;
+    outcome.wrong = (failed && failed.statement === end.statement && said.includes(failed.said) ? script.locate(failed) : null) ?? statement;
   }
 
   private async query(outcome: Outcome, built: BuiltQuery, script: Script, isPlan: boolean): Promise<{ value: unknown } | { error: string; backtrace: (number | string)[]; isCompile: boolean }> {
@@ -166,6 +182,7 @@ class Explorer {
       outcome.push(result);
       return { value: cursor.isStream ? result.rows : cursor.value };
     } catch (error) {
+      if (error instanceof QueryError) outcome.failed = { ...built, backtrace: error.backtrace, said: error.message.split('\n')[0]!.replace(/\.$/, '') };
       if (error instanceof QueryError) return { error: error.message, backtrace: error.backtrace, isCompile: error.kind === 'syntax' };
       return { error: message(error), backtrace: [], isCompile: false };
     } finally {
