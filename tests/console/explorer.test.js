@@ -288,6 +288,54 @@ test('a result is drawn: numbers over a field, and one bar for each group', asyn
   await done(page);
 });
 
+test('labels of a chart differ: days beside hours, seconds, small steps, long names', async () => {
+  const page = await explorer();
+  const drawn = async (typed, wanted) => {
+    await query(page, typed);
+    await eventually(() => page.evaluate(() => { const { x, y } = document.querySelector('[data-name=chart] .plot')?.dataset ?? {}; return [x ?? '', y ?? '']; }), wanted).catch((error) => { throw new Error(`${typed}: ${error.message}`); });
+  };
+  const differ = (labels) => { const all = labels.split('|').filter(Boolean); return all.length > 2 && new Set(all).size === all.length; };
+  await query(page, 'r.expr([{a: 1}])');
+  await page.click('.segments button:has-text("Chart")');
+  await drawn("r.range(60).map((i) => ({at: r.time(2026, 1, 2, 'Z').add(i.mul(3600)), load: i.mod(13)}))", ([x]) => /\n3 Jan/.test(x) && /\d\d:00/.test(x));
+  await drawn("r.range(60).map((i) => ({at: r.time(2026, 1, 2, 'Z').add(i.mul(86400)), load: i.mod(13)}))", ([x]) => differ(x) && /\d+ (Jan|Feb)/.test(x));
+  await drawn("r.range(20).map((i) => ({at: r.time(2026, 1, 2, 'Z').add(i.mul(2)), load: i.mod(13)}))", ([x]) => differ(x) && /:\d\d:\d\d/.test(x));
+  await drawn("r.range(20).map((i) => ({id: i, load: i.mod(3).mul(0.0001).add(123456)}))", ([, y]) => differ(y));
+  await drawn("r.range(4).map((i) => ({name: r.expr('a very long name, number ').add(i.coerceTo('string')), load: i}))", ([x]) => differ(x) && x.includes('…'));
+  await page.click('.segments button:has-text("Tree")');
+  await done(page);
+});
+
+test('a closed tab can be had back', async () => {
+  const page = await explorer();
+  await query(page, "r.expr('kept')");
+  await see(page, 'kept');
+  await page.click('[aria-label="New query"]');
+  await page.click('[aria-label="Close query 1"]');
+  assert.ok(!(await text(page, '.query-tabs')).includes('kept'));
+  await page.click('.toast button:has-text("Undo")');
+  assert.match(await text(page, '.cm-content'), /kept/);
+  await eventually(() => text(page, '[aria-label=Result]').catch(() => ''), (seen) => seen.includes('kept'));
+  assert.equal(await page.locator('.query-tabs .tab').count(), 2);
+  await done(page);
+});
+
+test('Stop is in sight on a small screen', async () => {
+  const page = await explorer({ width: 360, height: 640 });
+  await query(page, "r.range(300).coerceTo('array');\nwhile (true) {}");
+  await see(page, '300 elements');
+  await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+  assert.ok(await page.evaluate(() => scrollY) > 50);
+  const stop = page.locator('button:has-text("Stop")');
+  await stop.waitFor();
+  const box = await stop.boundingBox();
+  assert.ok(box.y >= 0 && box.y + box.height <= 640 && box.x + box.width <= 360, JSON.stringify(box));
+  assert.ok(await stop.evaluate((button) => { const { x, y, width, height } = button.getBoundingClientRect(); return document.elementFromPoint(x + width / 2, y + height / 2)?.closest('button') === button; }), 'nothing covers it');
+  await stop.click();
+  await see(page, 'Stopped.');
+  await done(page);
+});
+
 test('the raw text is copied whole, and a browser that forbids it is told', async () => {
   const page = await explorer();
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);

@@ -102,13 +102,22 @@ class Explorer {
     this.keep();
   }
 
-  remove(id: number): void {
-    if (this.tabs.length === 1) { this.set(''); return; }
-    this.tabs = this.tabs.filter((tab) => tab.id !== id);
+  /** Closes a tab. Returns what brings it back. */
+  remove(id: number): () => void {
+    const at = this.tabs.findIndex((tab) => tab.id === id), tab = this.tabs[at], outcome = this.outcomes.get(id);
+    if (!tab || !outcome) return () => {};
+    this.tabs = this.tabs.filter((one) => one !== tab);
+    if (!this.tabs.length) this.add();
     if (this.current === id) this.current = this.tabs.at(-1)!.id;
-    this.outcomes.get(id)?.stop();
+    outcome.stop();
     this.outcomes.delete(id);
     this.keep();
+    return () => {
+      this.outcomes.set(id, outcome);
+      this.tabs = [...this.tabs.slice(0, at), tab, ...this.tabs.slice(at)];
+      this.current = id;
+      this.keep();
+    };
   }
 
   private remember(text: string): void {
