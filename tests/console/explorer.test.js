@@ -191,6 +191,16 @@ test('a plan tells the rows looked at, and leads to the missing index', async ()
   await see(page, '1 row');
   await page.click('button:has-text("Explain")');
   await see(page, '300 rows looked at');
+  // A tree: the result, the step where the rows are, the read with its rows and shards.
+  assert.match(await text(page, '[data-name=plan]'), /^Stream\s+1 item[^\n]*\s+filter\s+where the rows are\s+test\.heroes\s+all rows\s+300 rows looked at, [^\n]*1 shard/);
+  assert.equal(await page.locator('[data-name=plan] ul ul li').count(), 1);
+  await query(page, "r.db('test').table('heroes').map((hero) => hero('id')).sum()");
+  await page.click('button:has-text("Explain")');
+  await eventually(() => text(page, '[data-name=plan]').catch(() => ''), (seen) => /sum\s+where the rows are\s+map\s+where the rows are\s+test\.heroes\s+all rows\s+300 rows looked at, [\d.]+ (µs|ms), 1 shard/.test(seen));
+  await query(page, "r.db('test').table('heroes').filter({name: 'Hero 5'})");
+  await see(page, '1 row');
+  await page.click('button:has-text("Explain")');
+  await see(page, '300 rows looked at');
   await page.click('text=Make this index');
   await page.click('dialog button:has-text("Create")');
   await see(page, 'Ready');

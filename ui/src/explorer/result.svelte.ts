@@ -33,6 +33,7 @@ export class Result {
   total = $state(0);
   error = $state('');
   plan = $state.raw<unknown>(undefined);
+  profile: unknown = undefined;
   milliseconds = $state(0);
   cursor: Cursor | null = null;
   private isReading = false;

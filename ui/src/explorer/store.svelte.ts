@@ -176,8 +176,9 @@ class Explorer {
     const remember = (number: number) => { token = number; this.unanswered.add(number); };
     try {
       if (isPlan && result) {
-        const plan = await app.connection.query(built.term, { ...built.options, explain: true }, remember);
+        const plan = await app.connection.query(built.term, { ...built.options, explain: true, profile: true }, remember);
         result.plan = plan.value;
+        result.profile = plan.profile;
         result.milliseconds = performance.now() - began;
         outcome.push(result);
         return { value: plan.value };
