@@ -151,3 +151,18 @@ test('a field is deleted from its cell, and had back', async () => {
   await page.keyboard.press('Escape');
   await done(page);
 });
+
+test('editors of long texts open at their beginning', async () => {
+  const page = await open(server, '/tables/shop/wide?from=5');
+  await page.click('[aria-label="Open 5"]');
+  const field = page.locator('[data-name=json]');
+  assert.deepEqual(await field.evaluate((one) => [one.selectionStart, one.scrollTop, document.activeElement === one]), [0, 0, true]);
+  await page.keyboard.press('Escape');
+  await go(page, `/explorer?query=${encodeURIComponent(Array.from({ length: 100 }, (_, i) => `// line ${i}`).join('\n'))}`);
+  await page.waitForSelector('.cm-line:has-text("line 3")');
+  assert.equal(await page.evaluate(() => document.querySelector('.cm-scroller').scrollTop), 0);
+  assert.equal(await page.evaluate(() => scrollY), 0);
+  await page.keyboard.type('r.now()');
+  assert.match(await page.locator('.cm-line').first().innerText(), /^r\.now\(\)/);
+  await done(page);
+});
