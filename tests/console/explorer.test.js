@@ -194,6 +194,10 @@ test('a plan tells the rows looked at, and leads to the missing index', async ()
   // A tree: the result, the step where the rows are, the read with its rows and shards.
   assert.match(await text(page, '[data-name=plan]'), /^Stream\s+1 item[^\n]*\s+filter\s+where the rows are\s+test\.heroes\s+all rows\s+300 rows looked at, [^\n]*1 shard/);
   assert.equal(await page.locator('[data-name=plan] ul ul li').count(), 1);
+  await query(page, "r.db('test').table('heroes').filter((hero) => hero('city').eq('Bonn'))");
+  await see(page, '0 rows');
+  await page.click('button:has-text("Explain")');
+  await see(page, 'to find those with a certain city');
   await query(page, "r.db('test').table('heroes').map((hero) => hero('id')).sum()");
   await page.click('button:has-text("Explain")');
   await eventually(() => text(page, '[data-name=plan]').catch(() => ''), (seen) => /sum\s+where the rows are\s+map\s+where the rows are\s+test\.heroes\s+all rows\s+300 rows looked at, [\d.]+ (µs|ms), 1 shard/.test(seen));
