@@ -66,6 +66,11 @@ test('only the term that failed is marked', async () => {
     await query(page, typed);
     await eventually(() => marked(page), (seen) => seen === wanted).catch((error) => { throw new Error(`${typed}: ${error.message}`); });
   }
+  await page.check('label:has-text("Live") input');
+  await query(page, "r.db('test').table('none').filter({a: 1})");
+  await eventually(() => marked(page), (seen) => seen === "table('none')");
+  await query(page, "r.db('test').table('heroes').orderBy('city')");
+  await eventually(() => alert(page), (said) => said.includes('without Live the query runs once'));
   await done(page);
 });
 

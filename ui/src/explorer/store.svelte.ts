@@ -192,12 +192,20 @@ class Explorer {
       outcome.push(result);
       return { value: cursor.isStream ? result.rows : cursor.value };
     } catch (error) {
-      if (error instanceof QueryError) outcome.failed = { ...built, backtrace: error.backtrace, said: error.message.split('\n')[0]!.replace(/\.$/, '') };
-      if (error instanceof QueryError) return { error: error.message, backtrace: error.backtrace, isCompile: error.kind === 'syntax' };
+      if (error instanceof QueryError) return this.refused(outcome, built, error);
       return { error: message(error), backtrace: [], isCompile: false };
     } finally {
       this.unanswered.delete(token);
     }
+  }
+
+  // Notes a query that the server refused. That of a feed is a part of the one that was sent.
+  private refused(outcome: Outcome, built: BuiltQuery, error: QueryError): { error: string; backtrace: (number | string)[]; isCompile: boolean } {
+    const isLive = this.isLive && built.isShown;
+    const backtrace = isLive && error.backtrace[0] === 0 ? error.backtrace.slice(1) : error.backtrace;
+    const said = isLive && error.kind === 'runtime' && error.backtrace.length < 2 ? `${error.message.replace(/\.$/, '')}; without Live the query runs once.` : error.message;
+    outcome.failed = { ...built, backtrace, said: said.split('\n')[0]!.replace(/\.$/, '') };
+    return { error: said, backtrace, isCompile: error.kind === 'syntax' };
   }
 
   // The feed of a query. Only one of the first rows of an order has the places of rows.
