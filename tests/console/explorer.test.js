@@ -50,6 +50,71 @@ test('errors are told and marked', async () => {
   await done(page);
 });
 
+const marked = (page) => page.locator('.cm-lintRange-error').allInnerTexts().then((parts) => parts.join(''));
+
+test('only the term that failed is marked', async () => {
+  const page = await explorer();
+  for (const [typed, wanted] of [
+    ["r.db('test').table('nope').count()", "table('nope')"],
+    ["r.db('test')\n  .table('heroes')\n  .get(1)('name').add(1)", 'add(1)'],
+    ["r.expr([1, 2]).map((x) => x.add(r.expr('a').sub(1)))", 'sub(1)'],
+    ["r.db('test').table('heroes').filter(r.row('city').add(1).eq(2)).limit('x')", "'x'"],
+    ["r.expr({a: {b: r.expr(1).div(0)}})", 'div(0)'],
+    ["const rows = await r.db('test').table('nope').run();\nr.expr(1)", "table('nope')"],
+    ["r.expr(1).do((a) => { return a.add('x'); })", "add('x')"],
+  ]) {
+    await query(page, typed);
+    await eventually(() => marked(page), (seen) => seen === wanted).catch((error) => { throw new Error(`${typed}: ${error.message}`); });
+  }
+  await page.check('label:has-text("Live") input');
+  await query(page, "r.db('test').table('none').filter({a: 1})");
+  await eventually(() => marked(page), (seen) => seen === "table('none')");
+  await query(page, "r.db('test').table('heroes').orderBy('city')");
+  await eventually(() => alert(page), (said) => said.includes('without Live the query runs once'));
+  await done(page);
+});
+
+test('syntax errors have a line and a column, and habits from programs a hint', async () => {
+  const page = await explorer();
+  const said = (wanted) => eventually(() => alert(page), (seen) => wanted.every((one) => seen.includes(one)));
+  await query(page, "r.dbList();\nr.table('a'))");
+  await said(['Line 2, column 13: ']);
+  assert.equal(await marked(page), ')');
+  await query(page, "r.dbList();\nconst f = () => { await r.dbList(); };");
+  await said(['async (id) =>']);
+  assert.match(await marked(page), /^const f/);
+  for (const [typed, wanted] of [
+    ["r.dbList().run(conn, function (err, cursor) { cursor.toArray(); })", 'write .run() without one'],
+    ["const cursor = await r.dbList().run();\ncursor.toArray()", 'gives all of its rows as an array'],
+    ["for (let i = 0; i < 3; i++) { r.db('test').table('heroes').get(i).delete(); }", 'a query runs when it is awaited'],
+    ["const r2 = require('rethinkdb');", 'r is there already'],
+  ]) {
+    await query(page, typed);
+    await said([wanted]);
+  }
+  assert.ok(await server.run(heroes.get(0)));
+  await done(page);
+});
+
+test('terms that fit are offered first', async () => {
+  const page = await explorer();
+  const offered = async (typed) => {
+    await query(page, 'r.now()');
+    await page.keyboard.press('Control+a');
+    await page.keyboard.press('Delete');
+    await page.keyboard.type(typed, { delay: 30 });
+    await page.waitForSelector('.cm-tooltip-autocomplete li');
+    const all = await page.locator('.cm-tooltip-autocomplete li .cm-completionLabel').allInnerTexts();
+    await page.keyboard.press('Escape');
+    return all.slice(0, 3).join();
+  };
+  await eventually(() => offered('r.'), (seen) => seen === 'db,table,row');
+  await eventually(() => offered('r.table(t).'), (seen) => seen === 'get,getAll,filter');
+  await eventually(() => offered('r.table(t).get(1).'), (seen) => seen.startsWith('update,delete'));
+  await eventually(() => offered('r.table(t).or'), (seen) => seen.startsWith('or,orderBy') || seen.startsWith('orderBy,or'));
+  await done(page);
+});
+
 test('an endless loop ends with Stop', async () => {
   const page = await explorer();
   await query(page, 'while (true) {}');
@@ -91,8 +156,56 @@ test('a live result follows its query', async () => {
   await done(page);
 });
 
+test('a live result of the first rows of an order has each row at its place', async () => {
+  const page = await explorer();
+  await page.check('label:has-text("Live") input');
+  const names = () => page.locator('.grid tbody tr:not(.pad)').allInnerTexts().then((all) => all.map((one) => /Hero [-.\d]+/.exec(one)?.[0]).join());
+  await query(page, "r.db('test').table('heroes').orderBy({index: 'id'}).limit(4)");
+  await page.click('.segments button:has-text("Table")');
+  await eventually(names, (seen) => seen === 'Hero 0,Hero 1,Hero 2,Hero 3');
+  await server.run(heroes.insert({ id: 1.5, name: 'Hero 1.5' }));
+  await eventually(names, (seen) => seen === 'Hero 0,Hero 1,Hero 1.5,Hero 2');
+  await server.run(heroes.get(0).update({ name: 'Hero 00' }));
+  await eventually(names, (seen) => seen === 'Hero 00,Hero 1,Hero 1.5,Hero 2');
+  await server.run(heroes.get(1.5).delete());
+  await server.run(heroes.get(0).update({ name: 'Hero 0' }));
+  await eventually(names, (seen) => seen === 'Hero 0,Hero 1,Hero 2,Hero 3');
+  await page.click('.segments button:has-text("Tree")');
+  await done(page);
+});
+
+test('a live result of many rows follows thousands of changes, and says which rows it shows', async () => {
+  const many = r.db('test').table('many');
+  await server.run(r.db('test').tableCreate('many', { durability: 'soft' }));
+  await server.run(many.insert(r.range(3000).map((i) => ({ id: i, n: 0 }))));
+  const page = await explorer();
+  await page.check('label:has-text("Live") input');
+  await query(page, "r.db('test').table('many')");
+  await see(page, 'showing the last 1,000 of 3,000 rows');
+  for (let n = 1; n <= 3; n++) await server.run(many.update({ n }, { durability: 'soft' }));
+  await see(page, /of 3,000 rows, 12,000 changes/);
+  await server.run(many.filter(r.row('id').ge(500)).delete());
+  await see(page, '500 rows, ');
+  await server.run(r.db('test').tableDrop('many'));
+  await done(page);
+});
+
 test('a plan tells the rows looked at, and leads to the missing index', async () => {
   const page = await explorer();
+  await query(page, "r.db('test').table('heroes').filter({name: 'Hero 5'})");
+  await see(page, '1 row');
+  await page.click('button:has-text("Explain")');
+  await see(page, '300 rows looked at');
+  // A tree: the result, the step where the rows are, the read with its rows and shards.
+  assert.match(await text(page, '[data-name=plan]'), /^Stream\s+1 item[^\n]*\s+filter\s+where the rows are\s+test\.heroes\s+all rows\s+300 rows looked at, [^\n]*1 shard/);
+  assert.equal(await page.locator('[data-name=plan] ul ul li').count(), 1);
+  await query(page, "r.db('test').table('heroes').filter((hero) => hero('city').eq('Bonn'))");
+  await see(page, '0 rows');
+  await page.click('button:has-text("Explain")');
+  await see(page, 'to find those with a certain city');
+  await query(page, "r.db('test').table('heroes').map((hero) => hero('id')).sum()");
+  await page.click('button:has-text("Explain")');
+  await eventually(() => text(page, '[data-name=plan]').catch(() => ''), (seen) => /sum\s+where the rows are\s+map\s+where the rows are\s+test\.heroes\s+all rows\s+300 rows looked at, [\d.]+ (µs|ms), 1 shard/.test(seen));
   await query(page, "r.db('test').table('heroes').filter({name: 'Hero 5'})");
   await see(page, '1 row');
   await page.click('button:has-text("Explain")');
@@ -191,6 +304,54 @@ test('a result is drawn: numbers over a field, and one bar for each group', asyn
   await query(page, "r.expr([{a: 'x'}])");
   await see(page, 'There are no numbers to draw');
   await page.click('.segments button:has-text("Tree")');
+  await done(page);
+});
+
+test('labels of a chart differ: days beside hours, seconds, small steps, long names', async () => {
+  const page = await explorer();
+  const drawn = async (typed, wanted) => {
+    await query(page, typed);
+    await eventually(() => page.evaluate(() => { const { x, y } = document.querySelector('[data-name=chart] .plot')?.dataset ?? {}; return [x ?? '', y ?? '']; }), wanted).catch((error) => { throw new Error(`${typed}: ${error.message}`); });
+  };
+  const differ = (labels) => { const all = labels.split('|').filter(Boolean); return all.length > 2 && new Set(all).size === all.length; };
+  await query(page, 'r.expr([{a: 1}])');
+  await page.click('.segments button:has-text("Chart")');
+  await drawn("r.range(60).map((i) => ({at: r.time(2026, 1, 2, 'Z').add(i.mul(3600)), load: i.mod(13)}))", ([x]) => /\n3 Jan/.test(x) && /\d\d:00/.test(x));
+  await drawn("r.range(60).map((i) => ({at: r.time(2026, 1, 2, 'Z').add(i.mul(86400)), load: i.mod(13)}))", ([x]) => differ(x) && /\d+ (Jan|Feb)/.test(x));
+  await drawn("r.range(20).map((i) => ({at: r.time(2026, 1, 2, 'Z').add(i.mul(2)), load: i.mod(13)}))", ([x]) => differ(x) && /:\d\d:\d\d/.test(x));
+  await drawn("r.range(20).map((i) => ({id: i, load: i.mod(3).mul(0.0001).add(123456)}))", ([, y]) => differ(y));
+  await drawn("r.range(4).map((i) => ({name: r.expr('a very long name, number ').add(i.coerceTo('string')), load: i}))", ([x]) => differ(x) && x.includes('…'));
+  await page.click('.segments button:has-text("Tree")');
+  await done(page);
+});
+
+test('a closed tab can be had back', async () => {
+  const page = await explorer();
+  await query(page, "r.expr('kept')");
+  await see(page, 'kept');
+  await page.click('[aria-label="New query"]');
+  await page.click('[aria-label="Close query 1"]');
+  assert.ok(!(await text(page, '.query-tabs')).includes('kept'));
+  await page.click('.toast button:has-text("Undo")');
+  assert.match(await text(page, '.cm-content'), /kept/);
+  await eventually(() => text(page, '[aria-label=Result]').catch(() => ''), (seen) => seen.includes('kept'));
+  assert.equal(await page.locator('.query-tabs .tab').count(), 2);
+  await done(page);
+});
+
+test('Stop is in sight on a small screen', async () => {
+  const page = await explorer({ width: 360, height: 640 });
+  await query(page, "r.range(300).coerceTo('array');\nwhile (true) {}");
+  await see(page, '300 elements');
+  await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+  assert.ok(await page.evaluate(() => scrollY) > 50);
+  const stop = page.locator('button:has-text("Stop")');
+  await stop.waitFor();
+  const box = await stop.boundingBox();
+  assert.ok(box.y >= 0 && box.y + box.height <= 640 && box.x + box.width <= 360, JSON.stringify(box));
+  assert.ok(await stop.evaluate((button) => { const { x, y, width, height } = button.getBoundingClientRect(); return document.elementFromPoint(x + width / 2, y + height / 2)?.closest('button') === button; }), 'nothing covers it');
+  await stop.click();
+  await see(page, 'Stopped.');
   await done(page);
 });
 

@@ -2,7 +2,6 @@
 'use strict';
 
 const assert = require('node:assert');
-const fs = require('node:fs');
 const { after, before, test } = require('node:test');
 
 const { closeBrowser, done, eventually, go, open, r, see, Server, text } = require('./harness.js');
@@ -427,49 +426,6 @@ test('a new layout is previewed, then applied; settings are changed', async () =
   await go(page, '/tables/shop/heroes/settings');
   await page.selectOption('#durability', 'soft');
   await eventually(() => server.run(heroes.config()), (config) => config.durability === 'soft');
-  await done(page);
-});
-
-test('a table is exported', async () => {
-  const page = await open(server, '/tables/shop/heroes');
-  const all = await server.run(heroes.count());
-  for (const [format, count] of [['json', (file) => JSON.parse(file).length], ['jsonl', (file) => file.trim().split('\n').length], ['csv', (file) => file.trim().split('\r\n').length - 1]]) {
-    await page.click('button:has-text("Export")');
-    await page.selectOption('dialog select', format);
-    const [file] = await Promise.all([page.waitForEvent('download'), submit(page)]);
-    assert.equal(count(fs.readFileSync(await file.path(), 'utf8')), all, format);
-    await closed(page);
-  }
-  await done(page);
-});
-
-test('files are imported, and a wrong one writes nothing', async () => {
-  await server.run(r.db('shop').tableCreate('imported'));
-  const imported = r.db('shop').table('imported');
-  const page = await open(server, '/tables/shop/imported');
-  const take = async (name, content) => {
-    await page.click('button:has-text("Import")');
-    await page.setInputFiles('dialog input[type=file]', { name, mimeType: 'text/plain', buffer: Buffer.from(content) });
-  };
-  await take('wrong.csv', 'id,name\n1,a\n2,b,c\n');
-  await page.waitForSelector('text=Line 3 has 3 columns');
-  assert.ok(await page.isDisabled('dialog .actions button.primary'));
-  await page.keyboard.press('Escape');
-  await take('good.csv', 'id,name,note\n1,"a, ""b""",\n2,c,x\n');
-  await submit(page);
-  await closed(page);
-  assert.deepEqual(await server.run(imported.orderBy('id')), [{ id: 1, name: 'a, "b"' }, { id: 2, name: 'c', note: 'x' }]);
-  await take('more.jsonl', '{"id": 2}\n{"id": 3}\n');
-  await submit(page);
-  await page.waitForSelector('dialog [role=alert]:has-text("Duplicate primary key")');
-  await page.keyboard.press('Escape');
-  await closed(page);
-  assert.equal(await server.run(imported.count()), 3);
-  await take('all.json', '[{"id": 2, "name": "new"}]');
-  await page.selectOption('dialog select', 'replace');
-  await submit(page);
-  await closed(page);
-  assert.deepEqual(await server.run(imported.get(2)), { id: 2, name: 'new' });
   await done(page);
 });
 

@@ -1,5 +1,6 @@
 // Charts by uPlot, in a file of its own: it is loaded with the first chart.
 import uPlot from 'uplot';
+import { nameLabels, numberLabels, timeLabels } from './labels';
 
 /** One line or one set of bars. `colour` is a variable of the style sheet. */
 export interface Series { label: string; colour: string; values: (number | null)[] }
@@ -20,7 +21,6 @@ export interface Shape {
   onpoint?: (index: number | null) => void;
 }
 
-const clock = (seconds: number) => new Date(seconds * 1000).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });
 const colour = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 export class Plot {
@@ -36,11 +36,11 @@ export class Plot {
   private options(series: Series[]): uPlot.Options {
     const { shape } = this;
     const axis: uPlot.Axis = { stroke: colour('--dim'), grid: { stroke: colour('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif', gap: 6 };
-    const across: uPlot.Axis = { ...axis, grid: { show: false }, size: 28, space: 64 };
-    if (shape.axis === 'time') across.values = (_, ticks) => ticks.map(clock);
+    const across: uPlot.Axis = { ...axis, grid: { show: false }, size: (_, labels) => (labels?.some((label) => label.includes('\n')) ? 44 : 28), space: 64 };
+    if (shape.axis === 'time') across.values = (_, ticks, _axis, _space, step) => this.note('x', timeLabels(ticks, step));
     if (shape.axis === 'names') {
       across.splits = (plot) => this.places(plot, shape.names!.length);
-      across.values = (_, ticks) => ticks.map((tick) => { const name = shape.names![tick] ?? ''; return name.length > 14 ? `${name.slice(0, 13)}…` : name; });
+      across.values = (_, ticks) => this.note('x', nameLabels(ticks.map((tick) => shape.names![tick] ?? '')));
     }
     const bars = shape.bars ? uPlot.paths.bars!({ size: [0.7, 64], radius: 0.1 }) : undefined;
     const lines = series.map((one): uPlot.Series => ({
@@ -54,10 +54,16 @@ export class Plot {
         x: { time: shape.axis === 'time', range: shape.axis === 'names' ? [-0.6, shape.names!.length - 0.4] : shape.span ? (_, _first, last) => [last - shape.span!, last] : undefined },
         y: { range: (_, low, high) => range(low, high, shape.fromZero ?? true) },
       },
-      axes: [across, { ...axis, size: 58, values: (_, ticks) => ticks.map(shape.show), space: 34 }],
+      axes: [across, { ...axis, size: 58, values: (_, ticks) => this.note('y', numberLabels(ticks, shape.show)), space: 34 }],
       series: [{}, ...lines],
       hooks: { setCursor: [(plot) => shape.onpoint?.(plot.cursor.idx ?? null)] },
     };
+  }
+
+  // The labels as text: what is drawn can be read by tests alone there.
+  private note(axis: 'x' | 'y', labels: string[]): string[] {
+    this.parent.dataset[axis] = labels.join('|');
+    return labels;
   }
 
   // As many names as there is room for.

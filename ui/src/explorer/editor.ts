@@ -1,14 +1,18 @@
 // The editor of the explorer, in a file of its own: it is loaded with the first visit.
-import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, type Completion, type CompletionContext, type CompletionResult } from '@codemirror/autocomplete';
+import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from '@codemirror/autocomplete';
 import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands';
 import { javascript } from '@codemirror/lang-javascript';
 import { bracketMatching, HighlightStyle, indentOnInput, syntaxHighlighting, syntaxTree, ensureSyntaxTree } from '@codemirror/language';
 import { lintKeymap, setDiagnostics, type Diagnostic } from '@codemirror/lint';
 import { EditorState, Prec, type Extension } from '@codemirror/state';
 import { drawSelection, EditorView, keymap, lineNumbers, placeholder } from '@codemirror/view';
+import type { SyntaxNode } from '@lezer/common';
 import { tags } from '@lezer/highlight';
+import type { Wire } from '../lib/terms';
+import { completer, type Names } from './completion';
+import { expressionOf, place, type Range } from './places';
 
-export interface Names { tables: { db: string; name: string }[]; fields: string[]; terms: [name: string, summary: string, page: string][] }
+export type { Names } from './completion';
 export interface Options {
   parent: HTMLElement;
   nonce: string;
@@ -21,7 +25,16 @@ export interface Options {
 }
 /** A top-level statement of a script. */
 export interface Statement { from: number; to: number; text: string }
-export interface Script { code: string; statements: Statement[]; error: { from: number; to: number } | null }
+/** A query that the server refused: its statement, its term, and where in it. */
+export interface Failed { statement: number; isShown: boolean; term: Wire; backtrace: (number | string)[] }
+/** `error` is the first place that is no JavaScript; lines and columns begin with one. */
+export interface Script {
+  code: string;
+  statements: Statement[];
+  error: (Range & { line: number; column: number }) | null;
+  /** The part of the text that failed; null if it cannot be told. */
+  locate: (failed: Failed) => Range | null;
+}
 
 const colours = HighlightStyle.define([
   { tag: tags.string, color: 'var(--string)' }, { tag: [tags.number, tags.bool, tags.null], color: 'var(--number)' },
@@ -40,30 +53,6 @@ const theme = EditorView.theme({
   '.cm-placeholder': { color: 'var(--dim)' },
   '.cm-matchingBracket': { background: 'var(--accent-soft) !important', outline: '1px solid var(--accent-text)' },
 });
-
-function completer(names: () => Names) {
-  return (context: CompletionContext): CompletionResult | null => {
-    const word = context.matchBefore(/[\w$]*/)!;
-    const before = context.state.sliceDoc(Math.max(0, word.from - 200), word.from);
-    const known = names();
-    const quote = /\b(db|table|getField|pluck|without|hasFields|orderBy|group|get_field|row|index:\s*)\(?\s*(?:[^()]*,\s*)?(['"])$/.exec(before);
-    if (quote) {
-      const options: Completion[] = quote[1] === 'db' ? [...new Set(known.tables.map((table) => table.db))].map((label) => ({ label, type: 'namespace' }))
-        : quote[1] === 'table' ? tablesOf(known, before) : known.fields.map((label) => ({ label, type: 'property' }));
-      return { from: word.from, options, validFor: /^[\w$]*$/ };
-    }
-    if (/[({,]\s*['"]$/.test(before)) return { from: word.from, options: known.fields.map((label) => ({ label, type: 'property' })), validFor: /^[\w$]*$/ };
-    if (before.endsWith('.')) return { from: word.from, options: known.terms.map(([label, info, page]) => ({ label, info, detail: page, type: 'function' })), validFor: /^[\w$]*$/ };
-    if (/\{\s*$|,\s*$/.test(before) && word.from !== word.to) return { from: word.from, options: known.fields.map((label) => ({ label, type: 'property' })), validFor: /^[\w$]*$/ };
-    if (word.from === word.to && !context.explicit) return null;
-    return { from: word.from, options: [{ label: 'r', type: 'variable', info: 'The beginning of each query' }], validFor: /^\w*$/ };
-  };
-}
-
-function tablesOf(known: Names, before: string): Completion[] {
-  const db = /\.db\(\s*['"]([^'"]+)['"]\s*\)\s*\.table\(\s*['"]$/.exec(before)?.[1];
-  return known.tables.filter((table) => !db || table.db === db).map((table) => ({ label: table.name, detail: table.db, type: 'class' }));
-}
 
 export class Editor {
   private view: EditorView;
@@ -93,27 +82,39 @@ export class Editor {
   get text(): string { return this.view.state.doc.toString(); }
 
   set text(text: string) {
-    if (text !== this.text) this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text }, selection: { anchor: text.length } });
+    if (text !== this.text) this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text }, selection: { anchor: 0 }, effects: EditorView.scrollIntoView(0) });
   }
 
   /** The script to run: each top-level expression is shown. */
   script(): Script {
     const { state } = this.view;
     const tree = ensureSyntaxTree(state, state.doc.length, 1000) ?? syntaxTree(state);
-    let error: Script['error'] = null;
-    tree.iterate({ enter: (node) => { if (node.type.isError && !error) error = { from: node.from, to: Math.max(node.to, node.from + 1) }; } });
+    let wrong: Range | null = null;
+    tree.iterate({ enter: (node) => { if (node.type.isError && !wrong) wrong = { from: node.from, to: Math.max(node.to, node.from + 1) }; } });
     const statements: Statement[] = [];
+    const nodes: SyntaxNode[] = [];
     let code = '', at = 0;
     for (let node = tree.topNode.firstChild; node; node = node.nextSibling) {
       if (node.name === 'LineComment' || node.name === 'BlockComment') continue;
       const number = statements.length;
+      nodes.push(node);
       statements.push({ from: node.from, to: node.to, text: state.sliceDoc(node.from, node.to) });
       code += state.sliceDoc(at, node.from);
       at = node.to;
       if (node.name === 'ExpressionStatement') code += `;await __show(${number},(${state.sliceDoc(node.from, node.to).replace(/;\s*$/, '')}\n));`;
       else code += `;__at(${number});${state.sliceDoc(node.from, node.to)}`;
     }
-    return { code: code + state.sliceDoc(at), statements, error };
+    const locate = (failed: Failed) => {
+      const node = nodes[failed.statement];
+      const expression = node ? expressionOf(node, failed.isShown) : null;
+      return expression && place(expression, failed.term, failed.backtrace, ({ from, to }) => state.sliceDoc(from, to));
+    };
+    return { code: code + state.sliceDoc(at), statements, error: wrong && { ...(wrong as Range), ...this.lineOf(wrong) }, locate };
+  }
+
+  private lineOf({ from }: Range): { line: number; column: number } {
+    const line = this.view.state.doc.lineAt(Math.min(from, this.view.state.doc.length));
+    return { line: line.number, column: from - line.from + 1 };
   }
 
   /** Marks a part of the text as wrong. */

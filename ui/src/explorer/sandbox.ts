@@ -50,14 +50,14 @@ export class Sandbox {
     finish?.(outcome);
   }
 
-  /** Runs a script to its end, or to its first error. */
-  async run(code: string, handlers: Handlers): Promise<Outcome> {
+  /** Runs a script to its end, or to its first error. `statements` are its parts, to find one that is no JavaScript. */
+  async run(code: string, statements: string[], handlers: Handlers): Promise<Outcome> {
     await this.ready;
     this.run_ += 1;
     this.handlers = handlers;
     return new Promise((resolve) => {
       this.finish = resolve;
-      this.port!.postMessage({ type: 'run', code });
+      this.port!.postMessage({ type: 'run', code, statements });
     });
   }
 

@@ -2,153 +2,19 @@
 import { app, read, write } from '../lib/app.svelte';
 import { QueryError, type Cursor } from '../lib/wire';
 import type { Wire } from '../lib/terms';
-import { Sandbox, type BuiltQuery } from './sandbox';
+import { message, Result, ROWS_MAX } from './result.svelte';
+import { Sandbox, type BuiltQuery, type Outcome as Ended } from './sandbox';
 import type { SavedQuery } from './saved.svelte';
-import type { Script } from './editor';
+import type { Failed, Script } from './editor';
+import { noQuery, withHint } from './hints';
 
-/** Rows of a result that the page keeps; beyond these it offers the download. */
-const ROWS_MAX = 50_000;
-const BYTES_MAX = 64 << 20;
-const FEED_ROWS_MAX = 1000;
 const HISTORY_MAX = 1000;
-/** Rows after which a result waits until it is scrolled. */
-const BATCH_ROWS = 1000;
-const CHANGES = 152;
+const CHANGES = 152, LIMIT = 71;
 
 /** `saved`: the saved query that it shows, as it was read. */
 export interface Tab { id: number; text: string; saved?: SavedQuery }
 export interface Past { at: number; text: string }
 export type View = 'tree' | 'table' | 'raw' | 'chart';
-
-/** The result of one statement. */
-export class Result {
-  rows = $state.raw<unknown[]>([]);
-  value = $state.raw<unknown>(undefined);
-  isStream = $state(false);
-  isFeed = $state(false);
-  isLive = $state(false);
-  isDone = $state(true);
-  isFull = $state(false);
-  isPaused = $state(false);
-  /** Changes that came while the result is paused, and changes ever. */
-  missed = $state(0);
-  changes = $state(0);
-  discarded = $state(0);
-  error = $state('');
-  plan = $state.raw<unknown>(undefined);
-  milliseconds = $state(0);
-  cursor: Cursor | null = null;
-  private isReading = false;
-  private bytes = 0;
-
-  constructor(readonly statement: number, readonly text: string, readonly query: BuiltQuery | null) {}
-
-  /** Takes a whole value, or the beginning of a stream. */
-  begin(cursor: Cursor): void {
-    this.cursor = cursor;
-    this.isStream = cursor.isStream;
-    this.isFeed = cursor.isFeed;
-    this.isDone = cursor.isDone;
-    if (!cursor.isStream) {
-      this.value = ungrouped(cursor.value);
-      if (Array.isArray(this.value)) this.rows = this.value;
-    } else this.rows = cursor.take();
-    if (this.isFeed) this.follow();
-  }
-
-  /** Reads further rows of a stream. */
-  async more(): Promise<void> {
-    if (!this.cursor || this.isDone || this.isFeed || this.isReading) return;
-    if (this.rows.length >= ROWS_MAX || this.bytes > BYTES_MAX) { this.isFull = true; return; }
-    this.isReading = true;
-    try {
-      const before = app.connection.received;
-      const next: unknown[] = [];
-      while (next.length < BATCH_ROWS && !this.cursor.isDone) next.push(...(await this.cursor.more()));
-      this.bytes += app.connection.received - before;
-      this.rows = this.rows.concat(next);
-      this.isDone = this.cursor.isDone;
-    } catch (error) {
-      this.error = message(error);
-    } finally {
-      this.isReading = false;
-    }
-  }
-
-  /** Follows a changefeed; a live result has its changes applied. */
-  private async follow(): Promise<void> {
-    let shown: unknown[] = [];
-    let kept: unknown[] = this.isLive ? [] : this.rows;
-    let isDue = false;
-    const publish = () => {
-      isDue = false;
-      if (this.isPaused) return;
-      shown = kept;
-      this.rows = [...shown];
-      this.missed = 0;
-    };
-    const take = (changes: unknown[]) => {
-      this.changes += changes.length;
-      if (this.isPaused) this.missed += changes.length;
-      if (this.isLive) for (const change of changes) apply(kept, change as Change);
-      else {
-        kept = kept.concat(changes);
-        if (kept.length > FEED_ROWS_MAX) { this.discarded += kept.length - FEED_ROWS_MAX; kept = kept.slice(-FEED_ROWS_MAX); }
-      }
-      // At most ten times a second, however many changes there are.
-      if (!isDue) { isDue = true; setTimeout(publish, 100); }
-    };
-    this.publish = publish;
-    try {
-      if (this.isLive) {
-        const initial = this.rows;
-        this.rows = [];
-        take(initial);
-      }
-      while (this.cursor && !this.cursor.isDone) take(await this.cursor.more());
-      this.isDone = true;
-    } catch (error) {
-      this.isDone = true;
-      if (!this.wasStopped) this.error = message(error);
-    }
-  }
-  private publish: () => void = () => {};
-  private wasStopped = false;
-
-  pause(isPaused: boolean): void {
-    this.isPaused = isPaused;
-    if (!isPaused) this.publish();
-  }
-
-  stop(): void {
-    this.wasStopped = true;
-    this.cursor?.stop();
-    this.isDone = true;
-  }
-}
-
-/** A grouped result as drivers show it. */
-function ungrouped(value: unknown): unknown {
-  const grouped = value as { $reql_type$?: string; data?: [unknown, unknown][] } | null;
-  if (typeof grouped !== 'object' || grouped?.$reql_type$ !== 'GROUPED_DATA') return value;
-  return (grouped.data ?? []).map(([group, reduction]) => ({ group, reduction }));
-}
-
-interface Change { old_val?: unknown; new_val?: unknown; error?: string }
-
-function apply(rows: unknown[], change: Change): void {
-  const at = change.old_val == null ? -1 : find(rows, change.old_val);
-  if (change.new_val != null) at < 0 ? rows.push(change.new_val) : rows.splice(at, 1, change.new_val);
-  else if (at >= 0) rows.splice(at, 1);
-  if (rows.length > FEED_ROWS_MAX) rows.shift();
-}
-
-function find(rows: unknown[], wanted: unknown): number {
-  const text = JSON.stringify(wanted);
-  return rows.findIndex((row) => JSON.stringify(row) === text);
-}
-
-const message = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
 /** What the last run of a tab has given. */
 class Outcome {
@@ -158,6 +24,8 @@ class Outcome {
   /** The part of the text that is wrong, and the text that was run. */
   wrong = $state.raw<{ from: number; to: number } | null>(null);
   text = '';
+  /** The last query that the server refused, with its message. */
+  failed: (Failed & { said: string }) | null = null;
 
   begin(text: string): void {
     this.stop();
@@ -165,6 +33,7 @@ class Outcome {
     this.shown = 0;
     this.error = '';
     this.wrong = null;
+    this.failed = null;
     this.text = text;
   }
 
@@ -233,13 +102,22 @@ class Explorer {
     this.keep();
   }
 
-  remove(id: number): void {
-    if (this.tabs.length === 1) { this.set(''); return; }
-    this.tabs = this.tabs.filter((tab) => tab.id !== id);
+  /** Closes a tab. Returns what brings it back. */
+  remove(id: number): () => void {
+    const at = this.tabs.findIndex((tab) => tab.id === id), tab = this.tabs[at], outcome = this.outcomes.get(id);
+    if (!tab || !outcome) return () => {};
+    this.tabs = this.tabs.filter((one) => one !== tab);
+    if (!this.tabs.length) this.add();
     if (this.current === id) this.current = this.tabs.at(-1)!.id;
-    this.outcomes.get(id)?.stop();
+    outcome.stop();
     this.outcomes.delete(id);
     this.keep();
+    return () => {
+      this.outcomes.set(id, outcome);
+      this.tabs = [...this.tabs.slice(0, at), tab, ...this.tabs.slice(at)];
+      this.current = id;
+      this.keep();
+    };
   }
 
   private remember(text: string): void {
@@ -262,7 +140,7 @@ class Explorer {
     outcome.begin(text);
     this.running = outcome;
     this.isRunning = true;
-    const end = await this.prepare().run(script.code, {
+    const end = await this.prepare().run(script.code, script.statements.map((statement) => statement.text), {
       query: (query) => this.query(outcome, query, script, isPlan),
       value: (value, statement) => {
         const result = new Result(statement, script.statements[statement]?.text ?? '', null);
@@ -273,10 +151,22 @@ class Explorer {
     });
     this.isRunning = false;
     if (end.type === 'stopped') outcome.error = 'Stopped.';
-    else if (end.type === 'error') {
-      outcome.error = end.message ?? '';
-      outcome.wrong = (end.isSyntax ? script.error : null) ?? script.statements[end.statement ?? 0] ?? null;
-    } else if (!outcome.results.length && !outcome.error) outcome.error = 'The script makes no query. A query is an expression that begins with r, such as r.dbList().';
+    else if (end.type === 'error') this.tell(outcome, end, script);
+    else if (!outcome.results.length && !outcome.error) outcome.error = noQuery(text);
+  }
+
+  // The message of an error, and its place in the text.
+  private tell(outcome: Outcome, end: Ended, script: Script): void {
+    const said = withHint(end.message ?? '');
+    if (end.isSyntax && script.error) {
+      outcome.error = `Line ${script.error.line}, column ${script.error.column}: ${said}`;
+      outcome.wrong = script.error;
+      return;
+    }
+    const statement = end.statement === undefined ? null : script.statements[end.statement] ?? null;
+    const { failed } = outcome;
+    outcome.error = said;
+    outcome.wrong = (failed && failed.statement === end.statement && said.includes(failed.said) ? script.locate(failed) : null) ?? statement;
   }
 
   private async query(outcome: Outcome, built: BuiltQuery, script: Script, isPlan: boolean): Promise<{ value: unknown } | { error: string; backtrace: (number | string)[]; isCompile: boolean }> {
@@ -286,15 +176,15 @@ class Explorer {
     const remember = (number: number) => { token = number; this.unanswered.add(number); };
     try {
       if (isPlan && result) {
-        const plan = await app.connection.query(built.term, { ...built.options, explain: true }, remember);
+        const plan = await app.connection.query(built.term, { ...built.options, explain: true, profile: true }, remember);
         result.plan = plan.value;
+        result.profile = plan.profile;
         result.milliseconds = performance.now() - began;
         outcome.push(result);
         return { value: plan.value };
       }
       const live = this.isLive && built.isShown;
-      const term: Wire = live ? [CHANGES, [built.term], { include_initial: true }] : built.term;
-      const cursor = await app.connection.query(term, built.options, remember);
+      const cursor = live ? await this.follow(built, result!, remember) : await app.connection.query(built.term, built.options, remember);
       if (!result) return { value: await whole(cursor) };
       result.isLive = live;
       result.milliseconds = performance.now() - began;
@@ -302,10 +192,33 @@ class Explorer {
       outcome.push(result);
       return { value: cursor.isStream ? result.rows : cursor.value };
     } catch (error) {
-      if (error instanceof QueryError) return { error: error.message, backtrace: error.backtrace, isCompile: error.kind === 'syntax' };
+      if (error instanceof QueryError) return this.refused(outcome, built, error);
       return { error: message(error), backtrace: [], isCompile: false };
     } finally {
       this.unanswered.delete(token);
+    }
+  }
+
+  // Notes a query that the server refused. That of a feed is a part of the one that was sent.
+  private refused(outcome: Outcome, built: BuiltQuery, error: QueryError): { error: string; backtrace: (number | string)[]; isCompile: boolean } {
+    const isLive = this.isLive && built.isShown;
+    const backtrace = isLive && error.backtrace[0] === 0 ? error.backtrace.slice(1) : error.backtrace;
+    const said = isLive && error.kind === 'runtime' && error.backtrace.length < 2 ? `${error.message.replace(/\.$/, '')}; without Live the query runs once.` : error.message;
+    outcome.failed = { ...built, backtrace, said: said.split('\n')[0]!.replace(/\.$/, '') };
+    return { error: said, backtrace, isCompile: error.kind === 'syntax' };
+  }
+
+  // The feed of a query. Only one of the first rows of an order has the places of rows.
+  private async follow(built: BuiltQuery, result: Result, remember: (token: number) => void): Promise<Cursor> {
+    const open = (offsets: Record<string, Wire>) => app.connection.query([CHANGES, [built.term], { include_initial: true, ...offsets }], built.options, remember);
+    if (!hasTerm(built.term, LIMIT)) return open({});
+    try {
+      const cursor = await open({ include_offsets: true });
+      result.isOrdered = true;
+      return cursor;
+    } catch (error) {
+      if (!(error instanceof QueryError) || !error.message.includes('Cannot include offsets')) throw error;
+      return open({});
     }
   }
 
@@ -327,6 +240,11 @@ async function whole(cursor: Cursor): Promise<unknown> {
     rows.push(...(await cursor.more()));
   }
   return rows;
+}
+
+/** Whether a query, or the query of which it is a step, is such a term. */
+function hasTerm(term: Wire, wanted: number): boolean {
+  return Array.isArray(term) && (term[0] === wanted || (term[1].length > 0 && hasTerm(term[1][0]!, wanted)));
 }
 
 function parse<T>(text: string | null): T | null {

@@ -6,7 +6,9 @@ import type { Term, Wire } from './terms';
 /** How often a page asks again. */
 const POLL_MS = 2000;
 
-interface Toast { id: number; text: string; kind: 'good' | 'bad' }
+/** What a message offers to do. */
+export interface Action { label: string; run: () => void }
+interface Toast { id: number; text: string; kind: 'good' | 'bad'; action?: Action }
 
 class App {
   session = $state<SessionInfo | null>(null);
@@ -117,11 +119,13 @@ class App {
     return this.connection.run<T>(term, options);
   }
 
-  say(text: string, kind: 'good' | 'bad' = 'good'): void {
+  say(text: string, kind: 'good' | 'bad' = 'good', action?: Action): void {
     const id = ++this.toastId;
-    this.toasts.push({ id, text, kind });
-    setTimeout(() => { this.toasts = this.toasts.filter((toast) => toast.id !== id); }, kind === 'bad' ? 8000 : 4000);
+    this.toasts.push({ id, text, kind, action });
+    setTimeout(() => this.unsay(id), action ? 12_000 : kind === 'bad' ? 8000 : 4000);
   }
+
+  unsay(id: number): void { this.toasts = this.toasts.filter((toast) => toast.id !== id); }
 }
 
 export const app = new App();

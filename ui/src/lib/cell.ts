@@ -21,11 +21,14 @@ export function cellText(value: Json | undefined): string {
   if (value === undefined) return '';
   // An editor of one line loses the ends of lines.
   if (typeof value === 'string') return /[\r\n]/.test(value) || parseText(value) !== value ? JSON.stringify(value) : value;
-  if (isTime(value)) {
-    const text = time(value), read = parseTime(text);
-    if (read && same(read, value as unknown as Json)) return text;
-  }
-  return JSON.stringify(value);
+  return timeText(value) ?? JSON.stringify(value);
+}
+
+/** The text that [`parseTime`] reads as this time; null for other values, and for times that it does not read. */
+export function timeText(value: unknown): string | null {
+  if (!isTime(value)) return null;
+  const text = time(value), read = parseTime(text);
+  return read && same(read, value as unknown as Json) ? text : null;
 }
 
 /** Reads what was typed into the cell of a value. It keeps the value's type, except where JSON of another one is typed: fails for other texts. */
@@ -47,7 +50,8 @@ function parseText(text: string): string {
   return typeof value === 'string' ? value : text;
 }
 
-function parseTime(text: string): Json | null {
+/** Reads a time such as 2026-01-31T12:00:00+01:00; null for other texts. */
+export function parseTime(text: string): Json | null {
   const match = TIME.exec(text);
   if (!match) return null;
   const value = { $reql_type$: 'TIME' as const, epoch_time: Date.parse(text) / 1000, timezone: match[4] === 'Z' ? '+00:00' : match[4]! };

@@ -34,24 +34,47 @@ export function withValue<Row extends Tree>(row: Row, path: Path, value: Json | 
   return Object.fromEntries(fields) as Row;
 }
 
-/** The fields of rows, `first` before the others, at most `most`. With `isNested`, those of objects in place of the objects. */
-export function columnsOf(rows: readonly unknown[], { first, most, isNested = false }: { first?: string; most: number; isNested?: boolean }): Path[] {
-  const found = new Map<string, Path>();
-  const add = (value: unknown, before: Path) => {
-    if (!hasFields(value)) return;
-    for (const field of Object.keys(value)) {
-      const path = [...before, field];
-      if (isNested && path.length < DEPTH_MAX && hasFields(value[field]) && Object.keys(value[field]).length) add(value[field], path);
-      else if (found.size < most) found.set(JSON.stringify(path), path);
+/** Collects the fields of rows, `first` before the others, at most `most`. With `isNested`, those of objects in place of the objects. */
+export class Fields {
+  private found = new Map<string, Path>();
+  private seen = new WeakSet<object>();
+  private sorted: Path[] | null = null;
+
+  constructor(first: string | undefined, private isNested: boolean, private most: number) {
+    if (first !== undefined) this.found.set(JSON.stringify([first]), [first]);
+  }
+
+  /** The fields of these rows and of all before; rows that were there before are not looked at again. */
+  of(rows: readonly unknown[]): Path[] {
+    const before = this.found.size;
+    for (const row of rows) {
+      if (!hasFields(row) || this.seen.has(row)) continue;
+      this.seen.add(row);
+      this.add(row, []);
     }
-  };
-  if (first !== undefined) found.set(JSON.stringify([first]), [first]);
-  rows.forEach((row) => add(row, []));
-  if (!isNested) return [...found.values()];
+    if (!this.sorted || this.found.size !== before) this.sorted = this.order();
+    return this.sorted;
+  }
+
+  private add(value: Tree, before: Path): void {
+    for (const field of Object.keys(value)) {
+      const path = [...before, field], inner = value[field];
+      if (this.isNested && path.length < DEPTH_MAX && hasFields(inner) && Object.keys(inner).length) this.add(inner, path);
+      else if (this.found.size < this.most) this.found.set(JSON.stringify(path), path);
+    }
+  }
+
   // Fields of one object stand together, in the order in which the objects were found.
-  const order = [...new Set([...found.values()].map((path) => path[0]!))];
-  return [...found.values()].sort((a, b) => order.indexOf(a[0]!) - order.indexOf(b[0]!));
+  private order(): Path[] {
+    const all = [...this.found.values()];
+    if (!this.isNested) return all;
+    const places = new Map([...new Set(all.map((path) => path[0]!))].map((name, i) => [name, i]));
+    return all.sort((a, b) => places.get(a[0]!)! - places.get(b[0]!)!);
+  }
 }
+
+/** The fields of rows, at most `most`. */
+export const columnsOf = (rows: readonly unknown[], most: number): Path[] => new Fields(undefined, false, most).of(rows);
 
 /** How a path is shown. */
 export const shownPath = (path: Path) => path.join('.');

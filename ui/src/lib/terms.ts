@@ -47,6 +47,14 @@ export class Term {
   coerceTo(type: string) { return this.next(51, [type]); }
   default(value: Arg) { return this.next(92, [value]); }
   eq(value: Arg) { return this.next(17, [value]); }
+  ne(value: Arg) { return this.next(18, [value]); }
+  lt(value: Arg) { return this.next(19, [value]); }
+  le(value: Arg) { return this.next(20, [value]); }
+  gt(value: Arg) { return this.next(21, [value]); }
+  ge(value: Arg) { return this.next(22, [value]); }
+  hasFields(...fields: Arg[]) { return this.next(32, fields); }
+  contains(value: Arg) { return this.next(93, [value]); }
+  typeOf() { return this.next(52); }
   or(value: Arg) { return this.next(66, [value]); }
   and(value: Arg) { return this.next(67, [value]); }
   match(pattern: Arg) { return this.next(97, [pattern]); }
@@ -73,6 +81,7 @@ export class Term {
   setWriteHook(hook: Arg) { return this.next(189, [hook]); }
   changes(options?: Options) { return this.next(152, [], options); }
   keys() { return this.next(94); }
+  do(f: (value: Term) => Term | Arg) { return Term.call(64, [func(f), this]); }
 }
 
 /** A function of one argument. */

@@ -95,19 +95,26 @@ function printable(value: unknown): unknown {
 
 const AsyncFunction = Object.getPrototypeOf(async () => {}).constructor;
 
-async function evaluate(code: string): Promise<void> {
+// The first statement that is no JavaScript by itself.
+function unreadable(statements: string[]): number | undefined {
+  const found = statements.findIndex((text) => { try { new AsyncFunction(text); return false; } catch { return true; } });
+  return found < 0 ? undefined : found;
+}
+
+async function evaluate(code: string, statements: string[]): Promise<void> {
+  statement = 0;
   try {
     // The sandbox exists for this: nothing but terms comes out of it.
     await new AsyncFunction('r', '__show', '__at', code)(r, show, (number: number) => { statement = number; });
     postMessage({ type: 'done' });
   } catch (error) {
     const isSyntax = error instanceof SyntaxError;
-    postMessage({ type: 'error', message: error instanceof Error ? error.message : String(error), isSyntax, statement });
+    postMessage({ type: 'error', message: error instanceof Error ? error.message : String(error), isSyntax, statement: isSyntax ? unreadable(statements) : statement });
   }
 }
 
 onmessage = ({ data }: MessageEvent) => {
-  if (data.type === 'run') return evaluate(data.code);
+  if (data.type === 'run') return evaluate(data.code, data.statements);
   const one = waiting.get(data.id);
   waiting.delete(data.id);
   if (!one) return;
