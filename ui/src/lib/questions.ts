@@ -36,7 +36,7 @@ export const serverConfigs = () => app.run<ServerConfig[]>(system('server_config
 export const databases = () => app.run<{ id: string; name: string }[]>(system('db_config').orderBy({}, 'name'));
 export const stats = () => app.run<Stat[]>(system('stats'));
 /** The queries of this console's pages, by their text: system tables, what tables are like, and the feed of shown rows. */
-const OWN = '^r\\.db\\("rethinkdb"\\)|\\.(config|status|info|indexStatus)\\(\\)$|\\.changes\\(\\{"?squash"?: 0\\.3\\}\\)$';
+const OWN = '^r\\.db\\("rethinkdb"\\)|\\.(config|status|info|indexStatus)\\(\\)$|\\.changes\\(\\{"?squash"?: 0\\.30*\\}\\)$';
 export const isOwn = (job: Job) => job.type === 'query' && new RegExp(OWN).test(job.info.query ?? '');
 export const jobs = () => app.run<Job[]>(system('jobs'));
 export interface SlowQuery { id: string; server: string; user: string; client_address: string; client_port: number; query: string; ended: { epoch_time: number }; duration_sec: number; plan: unknown }
