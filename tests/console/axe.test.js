@@ -8,7 +8,7 @@ const { after, before, test } = require('node:test');
 const { closeBrowser, done, eventually, go, modules, open, query, r, see, Server, text } = require('./harness.js');
 
 const axe = fs.readFileSync(modules.resolve('axe-core/axe.min.js'), 'utf8');
-const PAGES = ['/', '/tables', '/tables/test/heroes', '/tables/test/heroes/indexes', '/tables/test/heroes/shards', '/tables/test/heroes/settings', '/tables/test/none', '/explorer', '/servers', '/servers/ada', '/activity', '/issues', '/logs', '/users', '/users/bob', '/nowhere'];
+const PAGES = ['/', '/tables', '/tables/test/heroes', '/tables/test/heroes/indexes', '/tables/test/heroes/shards', '/tables/test/heroes/settings', '/tables/test/none', '/explorer', '/servers', '/servers/ada', '/activity', '/issues', '/logs', '/users', '/users/bob', '/backups', '/nowhere'];
 let server;
 
 before(async () => {

@@ -382,7 +382,7 @@ test('a user who may read one database reads its tables', async () => {
   await see(page, 'Hero 3');
   await see(page, 'Ready');
   await go(page, '/tables/shop/heroes/settings');
-  await see(page, 'It needs the config permission');
+  await see(page, 'You need the config permission');
   await done(page);
 });
 

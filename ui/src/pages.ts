@@ -1,5 +1,6 @@
 // The pages beside the overview, in a file of their own.
 export { default as Activity } from './pages/Activity.svelte';
+export { default as Backups } from './pages/Backups.svelte';
 export { default as Explorer } from './pages/Explorer.svelte';
 export { default as Issues } from './pages/Issues.svelte';
 export { default as Logs } from './pages/Logs.svelte';

@@ -35,15 +35,15 @@ export const serverStatuses = () => app.run<ServerStatus[]>(system('server_statu
 export const serverConfigs = () => app.run<ServerConfig[]>(system('server_config').orderBy({}, 'name'));
 export const databases = () => app.run<{ id: string; name: string }[]>(system('db_config').orderBy({}, 'name'));
 export const stats = () => app.run<Stat[]>(system('stats'));
-/** Running jobs, without the short queries of pages such as this one. */
-export async function jobs(): Promise<Job[]> {
-  const all = await app.run<Job[]>(system('jobs'));
-  return all.filter((job) => !(job.type === 'query' && job.duration_sec < 1 && job.info.query?.startsWith('r.db("rethinkdb")')));
-}
+/** The queries of this console's pages, by their text: system tables, what tables are like, and the feed of shown rows. */
+const OWN = '^r\\.db\\("rethinkdb"\\)|\\.(config|status|info|indexStatus)\\(\\)$|\\.changes\\(\\{"?squash"?: 0\\.30*\\}\\)$';
+export const isOwn = (job: Job) => job.type === 'query' && new RegExp(OWN).test(job.info.query ?? '');
+export const jobs = () => app.run<Job[]>(system('jobs'));
 export interface SlowQuery { id: string; server: string; user: string; client_address: string; client_port: number; query: string; ended: { epoch_time: number }; duration_sec: number; plan: unknown }
-/** The slowest finished queries of the last hour on all servers, without those of pages such as this one. */
-export async function slowQueries(most: number): Promise<SlowQuery[]> {
-  return app.run<SlowQuery[]>(system('_slow_queries').filter((row) => row.row('query').match('^r\\.db\\("rethinkdb"\\)').eq(null)).orderBy({}, desc('duration_sec')).limit(most));
+/** The slowest finished queries of the last hour on all servers, with those of the console's pages only if `withOwn`. */
+export async function slowQueries(most: number, withOwn: boolean): Promise<SlowQuery[]> {
+  const all = system('_slow_queries');
+  return app.run<SlowQuery[]>((withOwn ? all : all.filter((row) => row.row('query').match(OWN).eq(null))).orderBy({}, desc('duration_sec')).limit(most));
 }
 export const lastLogs = (limit: number) => app.run<LogLine[]>(system('logs').limit(limit));
 

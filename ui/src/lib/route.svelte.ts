@@ -5,9 +5,11 @@ const OLD: Record<string, string> = { '': '/', dashboard: '/', tables: '/tables'
 class Route {
   parts = $state.raw<string[]>([]);
   query = $state.raw(new URLSearchParams());
+  /** How often the address has changed from outside of the page: by a link, the back button, or typed. */
+  visits = $state(0);
 
   constructor() {
-    addEventListener('hashchange', () => this.read());
+    addEventListener('hashchange', () => { this.read(); this.visits += 1; });
     this.read();
   }
 
