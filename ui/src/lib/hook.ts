@@ -22,7 +22,8 @@ export async function parseHook(text: string): Promise<Hook> {
   const timer = setTimeout(() => sandbox.stop(), 3000);
   let built: Wire | undefined;
   try {
-    const outcome = await sandbox.run(`await r.db('x').table('x').setWriteHook(\n${text.trim().replace(/;$/, '')}\n).run()`, {
+    const code = `await r.db('x').table('x').setWriteHook(\n${text.trim().replace(/;$/, '')}\n).run()`;
+    const outcome = await sandbox.run(code, [code], {
       query: async ({ term }) => {
         const [number, args] = Array.isArray(term) ? term : [];
         if (number === TERM_SET_HOOK && Array.isArray(args)) built ??= args[1] as Wire;
