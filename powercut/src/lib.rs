@@ -1,7 +1,7 @@
 //! Simulated power cuts for a real process on a real directory.
 //!
-//! A library that is preloaded (`powercut/recorder`) writes a [`journal`] of what the process does to the files of one
-//! directory, and of what it has synced. After the process was killed, [`Disk`] replays the journal: it knows which bytes
+//! A library that is preloaded (`powercut-recorder`) writes a [`journal`] of the changes of a process to the files of one
+//! directory, and of its syncs. After the process was killed, [`Disk`] replays the journal: it knows which bytes
 //! and names were durable and which were not, verifies that the directory has exactly what the journal says, and
 //! [`Disk::cut_power`] returns the content of the directory after a power loss.
 //!

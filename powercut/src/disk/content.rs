@@ -1,4 +1,4 @@
-//! The bytes of one file: those that are durable, and the changes since then.
+//! The durable bytes of one file, and the changes since then.
 
 use rand::Rng;
 use rand::rngs::StdRng;

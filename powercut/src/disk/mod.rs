@@ -1,4 +1,4 @@
-//! A directory as a disk has it: what is durable, and what a power loss may drop.
+//! A directory as a disk has it: durable data, and data that a power loss may drop.
 
 mod content;
 mod names;
@@ -73,7 +73,7 @@ impl Disk {
         Entry::File(self.files.len() - 1)
     }
 
-    /// Replays what was appended to the journal since the last call. Returns the length of its whole records: the process
+    /// Replays the records appended to the journal since the last call. Returns the length of its whole records: the process
     /// may have been killed while it wrote another one.
     pub fn replay(&mut self, journal: &[u8]) -> Result<usize, ReplayError> {
         let start = self.replayed;

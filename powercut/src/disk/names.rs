@@ -1,4 +1,4 @@
-//! The entries of directories: those that are durable, and the changes since then.
+//! The durable entries of directories, and the changes since then.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,7 +30,7 @@ struct Change {
     added: Option<(Place, Entry)>,
 }
 
-/// All names.
+/// Every directory of the tree, twice: durable, and as a process sees it.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     current: Entries,

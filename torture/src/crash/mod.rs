@@ -3,7 +3,7 @@
 //! Each cycle starts the node on the same folder, checks every document against the ledger of acknowledged writes, lets
 //! the writers run, and kills the process. One cycle in five also kills it during its start. With `--failpoints` half of
 //! the kills are at failpoints of the program, and tables come and go beside the writers. With `--power-cuts` the directory
-//! loses what was not synced after most kills; then soft writes may lose the newest of them, in order.
+//! loses unsynced data after most kills; then soft writes may lose the newest of them, in order.
 
 mod failpoints;
 mod options;
@@ -35,9 +35,9 @@ use side_tables::SideTables;
 
 /// How long a node may run that is to end at a failpoint.
 const FAILPOINT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Shares of kills with a power cut: under writers, and while the node starts or serves nobody. The others leave unsynced
-/// data to the next process.
+/// The share of kills under writers with a power cut. After the others the next process finds unsynced data.
 const CUTS_UNDER_WRITERS: f64 = 0.8;
+/// The same for kills of a node that starts or is idle.
 const CUTS_OTHERWISE: f64 = 0.3;
 
 /// Runs the phases of the options and prints the result of each.

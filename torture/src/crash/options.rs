@@ -45,7 +45,7 @@ pub struct Options {
     /// Half of the kills at failpoints; the program must be built with `--features failpoints`
     #[arg(long)]
     pub(super) failpoints: bool,
-    /// After a kill, drop what the node has not synced, as a power cut does; needs the package `rekindle-powercut-recorder`
+    /// After a kill, drop the unsynced data of the node, as a power cut does; needs the package `rekindle-powercut-recorder`
     #[arg(long)]
     pub(super) power_cuts: bool,
     /// The library that records the node's changes of files [default: the one beside this]

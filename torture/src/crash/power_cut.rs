@@ -1,4 +1,4 @@
-//! Power cuts: the node runs with the recorder of `powercut`, and after a kill its directory loses what was not synced.
+//! Power cuts: the node runs with the recorder of `powercut`, and after a kill its directory loses unsynced data.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ pub(super) fn default_recorder() -> PathBuf {
 /// Syncs that do nothing, so that a run must notice lost writes.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(super) enum Ignored {
-    /// Of the files of the log
+    /// Syncs of files under `log`
     Log,
-    /// Of the files of the storage engine
+    /// Syncs of files under `engine`
     Engine,
-    /// Of all directories
+    /// Syncs of every directory
     Directories,
 }
 
@@ -90,8 +90,8 @@ impl Power {
             .env(RECORDER_JOURNAL, &self.journal);
     }
 
-    /// Follows what the killed process did; with this probability, the power is cut as well. Without a cut the next process
-    /// finds what was not synced, and a later cut can drop it still.
+    /// Replays the changes of the killed process; with this probability, the power is cut as well. Without a cut the next
+    /// process finds unsynced data, and a later cut can drop it still.
     pub(super) fn after_kill(&mut self, cut: f64) -> Result<()> {
         let journal = fs::read(&self.journal).context("the journal of the killed process")?;
         let len = self.disk.replay(&journal).context("replaying the journal")?;
@@ -105,7 +105,7 @@ impl Power {
         }
         let (files, names) = self.disk.unsynced();
         let left = self.disk.cut_power(&found, &mut self.random);
-        left.write(&self.root, &found).context("dropping what was not synced")?;
+        left.write(&self.root, &found).context("dropping unsynced data")?;
         fs::remove_file(&self.journal)?;
         self.tally.cuts += 1;
         self.tally.dropped += u32::from(left != found);

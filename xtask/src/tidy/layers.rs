@@ -18,7 +18,7 @@ const LINES: [&[&str]; 12] = [
     &["rekindle"],
     // Beside the crates: tools that use them, and that none of them uses.
     &["powercut"],
-    &["differential", "fuzz", "recorder", "simulation", "torture"],
+    &["differential", "fuzz", "powercut-recorder", "simulation", "torture"],
     &["xtask"],
 ];
 

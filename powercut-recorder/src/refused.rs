@@ -67,7 +67,7 @@ pub unsafe extern "C" fn mmap64(
     fd: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    // SAFETY: the caller's arguments are those of the other name.
+    // SAFETY: both names have the same contract.
     unsafe { mmap(address, len, protection, flags, fd, offset) }
 }
 
@@ -75,7 +75,9 @@ pub unsafe extern "C" fn mmap64(
 /// As `fdopen(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    if let Some(recorder) = recorder()
+    // SAFETY: the caller's text.
+    if !unsafe { is_read_only(mode) }
+        && let Some(recorder) = recorder()
         && let Some(file) = recorder.file(fd)
     {
         let path = of_open(&recorder.root, fd).unwrap_or_default();
@@ -90,12 +92,21 @@ pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     unsafe { transmute::<*mut c_void, Fdopen>(original(c"fdopen"))(fd, mode) }
 }
 
+/// Whether a file with this mode of `fopen(3)` is only read.
+///
+/// # Safety
+/// `mode` is a text that ends with a zero.
+unsafe fn is_read_only(mode: *const c_char) -> bool {
+    // SAFETY: the caller's text.
+    let mode = unsafe { CStr::from_ptr(mode) }.to_bytes();
+    mode.first() == Some(&b'r') && !mode.contains(&b'+')
+}
+
 /// # Safety
 /// As `fopen(3)`.
 unsafe fn open_buffered(name: &CStr, path: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: the caller's text.
-    let is_read = unsafe { CStr::from_ptr(mode) }.to_bytes();
-    if is_read.first() != Some(&b'r') || is_read.contains(&b'+') {
+    if !unsafe { is_read_only(mode) } {
         // SAFETY: the same.
         unsafe { refuse_path("fopen", path) };
     }
@@ -148,7 +159,7 @@ pub unsafe extern "C" fn pwritev(fd: c_int, parts: *const iovec, count: c_int, o
 /// As `pwritev(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pwritev64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
-    // SAFETY: the caller's arguments are those of the other name.
+    // SAFETY: both names have the same contract.
     unsafe { pwritev(fd, parts, count, offset) }
 }
 
@@ -183,7 +194,7 @@ pub unsafe extern "C" fn sendfile(to: c_int, from: c_int, offset: *mut off_t, co
 /// As `sendfile(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
-    // SAFETY: the caller's arguments are those of the other name.
+    // SAFETY: both names have the same contract.
     unsafe { sendfile(to, from, offset, count) }
 }
 
@@ -231,7 +242,7 @@ pub unsafe extern "C" fn truncate(path: *const c_char, len: off_t) -> c_int {
 /// As `truncate(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn truncate64(path: *const c_char, len: off_t) -> c_int {
-    // SAFETY: the caller's arguments are those of the other name.
+    // SAFETY: both names have the same contract.
     unsafe { truncate(path, len) }
 }
 

@@ -1,4 +1,4 @@
-//! A library that is preloaded into a process (`LD_PRELOAD`) and records what it does to the files of one directory. It is
+//! A library that is preloaded into a process (`LD_PRELOAD`) and records its changes to the files of one directory. It is
 //! inactive without `REKINDLE_POWERCUT_ROOT` (the directory, an absolute path) and `REKINDLE_POWERCUT_JOURNAL` (the file to
 //! append to, outside of the directory).
 //!

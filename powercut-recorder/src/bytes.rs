@@ -77,7 +77,7 @@ pub unsafe extern "C" fn pwrite(fd: c_int, data: *const c_void, count: size_t, o
 /// As `pwrite(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pwrite64(fd: c_int, data: *const c_void, count: size_t, offset: off_t) -> ssize_t {
-    // SAFETY: the caller's arguments are those of the other name.
+    // SAFETY: both names have the same contract.
     unsafe { pwrite(fd, data, count, offset) }
 }
 
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn ftruncate(fd: c_int, len: off_t) -> c_int {
 /// As `ftruncate(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftruncate64(fd: c_int, len: off_t) -> c_int {
-    // SAFETY: the caller's arguments are those of the other name.
+    // SAFETY: both names have the same contract.
     unsafe { ftruncate(fd, len) }
 }
 
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn fallocate(fd: c_int, mode: c_int, offset: off_t, len: o
 /// As `fallocate(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fallocate64(fd: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int {
-    // SAFETY: the caller's arguments are those of the other name.
+    // SAFETY: both names have the same contract.
     unsafe { fallocate(fd, mode, offset, len) }
 }
 
