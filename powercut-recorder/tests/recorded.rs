@@ -1,6 +1,8 @@
 //! A process whose changes are recorded, killed in the middle: the record fits the directory, synced data survives every
 //! power cut, and unsynced data does not.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::env;
 use std::fs::{self, File};
 use std::io::Write;

@@ -214,7 +214,7 @@ impl Disk {
     fn compare(&self, found: &Tree) -> Result<(), ReplayError> {
         let differs = |path: &String, what: String| Err(ReplayError::Differs { path: path.clone(), what });
         let names = self.names.current();
-        for path in found.0.keys().filter(|path| !names.contains_key(*path)) {
+        if let Some(path) = found.0.keys().find(|path| !names.contains_key(*path)) {
             return differs(path, "it is there".to_owned());
         }
         for (path, entry) in &names {
