@@ -1,6 +1,7 @@
 //! Power cuts: the node runs with the recorder of `powercut`, and after a kill its directory loses unsynced data.
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -93,14 +94,18 @@ impl Power {
     /// Replays the changes of the killed process; with this probability, the power is cut as well. Without a cut the next
     /// process finds unsynced data, and a later cut can drop it still.
     pub(super) fn after_kill(&mut self, cut: f64) -> Result<()> {
-        let journal = fs::read(&self.journal).context("the journal of the killed process")?;
+        // A process that is killed as it starts has no journal yet.
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(&self.journal);
+        let mut file = file.context("the journal of the killed process")?;
+        let mut journal = Vec::new();
+        file.read_to_end(&mut journal)?;
         let len = self.disk.replay(&journal).context("replaying the journal")?;
         let found = Tree::read(&self.root).context("the directory of the killed process")?;
         self.disk.reconcile(&found).context("the journal and the directory")?;
         if !self.random.random_bool(cut) {
             self.tally.kept += 1;
             // The next process goes on after the last whole record.
-            File::options().write(true).open(&self.journal)?.set_len(len as u64)?;
+            file.set_len(len as u64)?;
             return Ok(());
         }
         let (files, names) = self.disk.unsynced();
