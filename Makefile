@@ -19,7 +19,7 @@ help:
 	@echo "make run     build and start a node on ./rekindle_data (ARGS='--flag ...' is passed on)"
 	@echo "make test    run every test; the last line has the numbers that passed and failed"
 	@echo "make report  run the published workloads on a new node, articles, and a sweep of 1, 2 and 4 nodes, and write report.html"
-	@echo "make crash   run the long crash test: 200 cycles with hard durability, 50 with soft"
+	@echo "make crash   run the long crash tests: kill -9 and power cuts, each 200 cycles with hard durability, 50 with soft"
 	@echo "make tidy    only the style checks;  make fmt  format the code"
 
 setup:
@@ -43,6 +43,8 @@ report: build
 
 crash: build
 	@$(CARGO) run --release --quiet --package xtask -- crash --program $(PROGRAM)
+	@$(CARGO) build --release --quiet --package rekindle-powercut-recorder
+	@$(CARGO) run --release --quiet --package xtask -- crash --program $(PROGRAM) --power-cuts
 
 tidy:
 	@$(CARGO) run --release --quiet --package xtask -- tidy

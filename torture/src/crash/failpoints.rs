@@ -1,14 +1,10 @@
 //! Kills at failpoints of the program, which must be built with the feature `failpoints`.
 
-use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-
-use crate::harness::node::{Node, SERVER_FLAGS};
 
 const VARIABLE: &str = "REKINDLE_FAILPOINT";
 
@@ -77,11 +73,8 @@ impl Kill {
         self.name
     }
 
-    /// Starts a node that ends there.
-    pub(super) fn start(&self, program: &Path, folder: &Path) -> Result<Node> {
-        let mut command = Command::new(program);
+    /// Has a node of this command end there.
+    pub(super) fn arm(&self, command: &mut Command) {
         command.env(VARIABLE, format!("{}:{}", self.name, self.pass));
-        let ports = ["--driver-port", "0", "--cluster-port", "0"];
-        Node::spawn(command, &folder.join("data"), &[&ports, SERVER_FLAGS].concat())
     }
 }

@@ -1,5 +1,8 @@
 //! Options of a crash run.
 
+use std::path::PathBuf;
+
+use super::power_cut::{Ignored, default_recorder};
 use crate::harness::options::RunOptions;
 
 /// The durability of the writes of a phase.
@@ -42,6 +45,15 @@ pub struct Options {
     /// Half of the kills at failpoints; the program must be built with `--features failpoints`
     #[arg(long)]
     pub(super) failpoints: bool,
+    /// After a kill, drop the unsynced data of the node, as a power cut does; needs the package `rekindle-powercut-recorder`
+    #[arg(long)]
+    pub(super) power_cuts: bool,
+    /// The library that records the node's changes of files [default: the one beside this]
+    #[arg(long, default_value_os_t = default_recorder(), hide_default_value = true)]
+    pub(super) recorder: PathBuf,
+    /// Syncs that do nothing, as on a disk that lies; with `--expect-loss`
+    #[arg(long, requires = "power_cuts")]
+    pub(super) ignore_syncs: Option<Ignored>,
     #[command(flatten)]
     pub(super) trial: RunOptions,
 }

@@ -93,7 +93,7 @@ fn create_table(cluster: &Cluster, options: &Options) -> Result<WriterDocuments>
     done(&mut admin, &format!("[1,[75,[{TABLE},\"group\"]]]"))?;
     done(&mut admin, &format!("[1,[140,[{TABLE}]]]"))?;
     let known = Versions { acknowledged: 1, attempted: 1, retired: true };
-    Ok(WriterDocuments { documents: vec![known; options.rows as usize], acknowledged: 0 })
+    Ok(WriterDocuments { documents: vec![known; options.rows as usize], ..WriterDocuments::default() })
 }
 
 /// Makes one change after another, in random order; each kind once before any is repeated.

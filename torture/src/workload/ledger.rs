@@ -1,6 +1,7 @@
 //! The acknowledged versions of each document, and their comparison with the stored ones.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use anyhow::Result;
 
@@ -23,6 +24,23 @@ pub(crate) struct Versions {
 pub(crate) struct WriterDocuments {
     pub(crate) documents: Vec<Versions>,
     pub(crate) acknowledged: u64,
+    /// The acknowledgements since the last check, if they are kept.
+    pub(crate) recent: Option<Vec<Acknowledgement>>,
+}
+
+/// One acknowledged write.
+pub(crate) struct Acknowledgement {
+    /// The document.
+    pub(crate) number: usize,
+    pub(crate) version: u64,
+    pub(crate) sent: Instant,
+    pub(crate) received: Instant,
+}
+
+/// The stored version of each document, and what is wrong with their content.
+pub(crate) struct Stored {
+    pub(crate) versions: HashMap<String, u64>,
+    pub(crate) verdict: Verdict,
 }
 
 /// The documents of all writers.
@@ -49,7 +67,7 @@ impl Verdict {
         self.examples.truncate(EXAMPLES_MAX);
     }
 
-    fn example(&mut self, text: String) {
+    pub(crate) fn example(&mut self, text: String) {
         if self.examples.len() < EXAMPLES_MAX {
             self.examples.push(text);
         }
@@ -71,24 +89,18 @@ impl Ledger {
         self.writers.iter().map(|documents| documents.documents.len()).sum()
     }
 
-    /// Reads the whole table and compares. The read mode is `majority`: with `single` a leader that was stopped and
-    /// continues may return older rows until it learns of the new leader.
+    /// Reads the whole table and compares.
     pub(crate) fn check(&self, client: &mut Client) -> Result<Verdict> {
-        let mut stored = HashMap::new();
-        let mut verdict = Verdict::default();
-        for row in client.ask_all("[1,[15,[[14,[\"test\"]],\"crash\"],{\"read_mode\":\"majority\"}]]")? {
-            let version = row["version"].as_u64().unwrap_or(0);
-            let Some(key) = row["id"].as_str().map(str::to_owned) else { continue };
-            if row["filler"] != filler(&key, version) {
-                verdict.broken += 1;
-                verdict.example(format!("document {key} version {version} is not whole"));
-            }
-            stored.insert(key, version);
-        }
+        Ok(self.compare(read(client)?))
+    }
+
+    /// Every acknowledged version must be stored, or a later one that was attempted.
+    pub(crate) fn compare(&self, stored: Stored) -> Verdict {
+        let Stored { mut versions, mut verdict } = stored;
         for (writer, documents) in self.writers.iter().enumerate() {
             for (number, known) in documents.documents.iter().enumerate() {
                 let key = document_key(writer, number);
-                let found = stored.remove(&key).unwrap_or(0);
+                let found = versions.remove(&key).unwrap_or(0);
                 if found < known.acknowledged {
                     verdict.lost += 1;
                     verdict.example(format!(
@@ -101,10 +113,36 @@ impl Ledger {
                 }
             }
         }
-        verdict.broken += stored.len() as u64;
-        stored.keys().take(1).for_each(|key| verdict.example(format!("{key} was never written")));
-        Ok(verdict)
+        verdict.broken += versions.len() as u64;
+        versions.keys().take(1).for_each(|key| verdict.example(format!("{key} was never written")));
+        verdict
     }
+
+    /// Regards the stored versions as acknowledged: a version that was read may not be lost later.
+    pub(crate) fn accept(&mut self, versions: &HashMap<String, u64>) {
+        for (writer, documents) in self.writers.iter_mut().enumerate() {
+            for (number, known) in documents.documents.iter_mut().enumerate() {
+                known.acknowledged = versions.get(&document_key(writer, number)).copied().unwrap_or(0);
+            }
+            documents.recent.iter_mut().for_each(Vec::clear);
+        }
+    }
+}
+
+/// Reads the whole table. The read mode is `majority`: with `single` a leader that was stopped and continues may return
+/// older rows until it learns of the new leader.
+pub(crate) fn read(client: &mut Client) -> Result<Stored> {
+    let mut stored = Stored { versions: HashMap::new(), verdict: Verdict::default() };
+    for row in client.ask_all("[1,[15,[[14,[\"test\"]],\"crash\"],{\"read_mode\":\"majority\"}]]")? {
+        let version = row["version"].as_u64().unwrap_or(0);
+        let Some(key) = row["id"].as_str().map(str::to_owned) else { continue };
+        if row["filler"] != filler(&key, version) {
+            stored.verdict.broken += 1;
+            stored.verdict.example(format!("document {key} version {version} is not whole"));
+        }
+        stored.versions.insert(key, version);
+    }
+    Ok(stored)
 }
 
 /// The primary key of a writer's document.

@@ -1,13 +1,14 @@
 //! The writers: each inserts and updates its documents until its connection breaks.
 
 use std::thread;
+use std::time::Instant;
 
 use anyhow::Result;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
 
-use super::ledger::{Ledger, Versions, WriterDocuments, document_key, filler};
+use super::ledger::{Acknowledgement, Ledger, Versions, WriterDocuments, document_key, filler};
 use crate::harness::client::Client;
 
 const DOCUMENTS_PER_WRITER_MAX: usize = 400;
@@ -62,6 +63,7 @@ pub(crate) fn write_one(
     let key = document_key(writer, number);
     known.attempted += 1;
     let query = write_query(&key, known.attempted, before == 0);
+    let sent = Instant::now();
     // Any other response is no acknowledgement: the version may or may not be stored.
     let response = client.ask(&query).map(|answer| {
         let done = &answer["r"][0];
@@ -73,6 +75,10 @@ pub(crate) fn write_one(
     if matches!(response, Ok(WriteResponse::Acknowledged)) {
         known.acknowledged = known.attempted;
         documents.acknowledged += 1;
+        let (version, received) = (known.acknowledged, Instant::now());
+        documents.recent.iter_mut().for_each(|recent| {
+            recent.push(Acknowledgement { number, version, sent, received });
+        });
     }
     (number, response)
 }

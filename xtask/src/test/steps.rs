@@ -59,12 +59,18 @@ pub(super) fn all() -> Vec<Step> {
         ),
         step(
             "crash",
-            "kill -9 of one node, also at failpoints, and of a leader among three; a build that loses writes is detected",
+            "kill -9 and power cuts of one node, also at failpoints, and of a leader among three; lost writes are detected",
             [
                 cargo("build --release --package rekindle --features ack-before-append"),
                 xtask("crash --cycles 300 --soft-cycles 0 --expect-loss"),
                 cargo("build --release --package rekindle --features failpoints"),
                 xtask("crash --cycles 40 --soft-cycles 20 --failpoints"),
+                cargo("build --release --quiet --package rekindle-powercut-recorder"),
+                xtask("crash --cycles 30 --soft-cycles 10 --failpoints --power-cuts"),
+                xtask("crash --cycles 40 --soft-cycles 0 --power-cuts --ignore-syncs log --expect-loss"),
+                xtask(
+                    "crash --cycles 40 --soft-cycles 0 --power-cuts --ignore-syncs directories --expect-loss",
+                ),
                 cargo("build --release --package rekindle"),
                 xtask("crash --cycles 20 --soft-cycles 10"),
                 xtask("failover --kills 6"),

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Finding;
 use super::members::Member;
 
-const LINES: [&[&str]; 11] = [
+const LINES: [&[&str]; 12] = [
     &["datum", "io"],
     &["reql", "engine", "log"],
     &["storage"],
@@ -17,7 +17,8 @@ const LINES: [&[&str]; 11] = [
     &["server", "bench", "migrate"],
     &["rekindle"],
     // Beside the crates: tools that use them, and that none of them uses.
-    &["differential", "fuzz", "simulation", "torture"],
+    &["powercut"],
+    &["differential", "fuzz", "powercut-recorder", "simulation", "torture"],
     &["xtask"],
 ];
 
