@@ -42,6 +42,29 @@ pub(super) fn verify(dir: &Path) -> Result<(), EngineError> {
     }
 }
 
+/// Removes the end of the list of the files in `dir` that no valid record follows: the last append, which a power loss may
+/// leave with parts that were never written. RocksDB refuses such an end if it has the length of a whole record. Returns
+/// whether there was one.
+///
+/// Only for a directory that no process has open.
+pub(super) fn remove_torn_end(dir: &Path) -> Result<bool, EngineError> {
+    let Some(current) = read(&dir.join("CURRENT"))? else { return Ok(false) };
+    let path = dir.join(String::from_utf8_lossy(&current).trim_end_matches('\n'));
+    let Some(list) = read(&path)? else { return Ok(false) };
+    let end = valid_bytes(&list);
+    if end >= list.len() || damage(&list).is_some() {
+        return Ok(false);
+    }
+    let file = fs::File::options().write(true).open(&path);
+    let cut = file.and_then(|file| file.set_len(end as u64).and_then(|()| file.sync_all()));
+    cut.map_err(|cause| EngineError::Io { detail: format!("{}: {cause}", path.display()) })?;
+    tracing::warn!(
+        "the list of files ends with an unfinished append, which is removed: {}, from byte {end}",
+        path.display()
+    );
+    Ok(true)
+}
+
 fn read(path: &Path) -> Result<Option<Vec<u8>>, EngineError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -52,20 +75,23 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, EngineError> {
 
 /// The offset of the first damaged record.
 pub(super) fn damage(list: &[u8]) -> Option<usize> {
+    let at = valid_bytes(list);
+    // The last append was not completed, unless it was followed by others.
+    (at + 1..list.len()).any(|later| fragment(list, later).is_some()).then_some(at)
+}
+
+/// The bytes before the first record that is not valid.
+fn valid_bytes(list: &[u8]) -> usize {
     let mut at = 0;
     while at < list.len() {
         let left = BLOCK_BYTES - at % BLOCK_BYTES;
-        if left < HEADER_BYTES {
-            at += left;
-            continue;
-        }
         match fragment(list, at) {
+            _ if left < HEADER_BYTES => at += left,
             Some(bytes) => at += bytes,
-            // The last append was not completed, unless it was followed by others.
-            None => return (at + 1..list.len()).any(|later| fragment(list, later).is_some()).then_some(at),
+            None => break,
         }
     }
-    None
+    at
 }
 
 /// The bytes of the fragment at `at`, if it is valid.
@@ -128,12 +154,23 @@ mod tests {
                 assert_eq!(damage(&list).is_some(), at < last, "byte {at} of {}, last {last}", whole.len());
             }
         }
+        // A power loss may leave a last record of full length.
+        assert!(!remove_torn_end(dir.path()).unwrap());
+        let options = EngineOptions { cache_bytes: 8 << 20, ..EngineOptions::default() };
+        let mut list = whole.clone();
+        let end = list.len() - 1;
+        list[end] ^= 0xFF;
+        fs::write(&path, &list).unwrap();
+        let engine = RocksEngine::open(dir.path(), &options).unwrap();
+        assert_eq!(engine.get(Space::Rows, &[0; 9]).unwrap().unwrap(), vec![0; 100]);
+        drop(engine);
+        fs::remove_dir_all(dir.path()).unwrap();
+        let (path, whole) = made(dir.path());
         fs::write(&path, &whole[..last + 3]).unwrap();
         verify(dir.path()).unwrap();
         let mut list = whole;
         list[5] ^= 0x40;
         fs::write(&path, list).unwrap();
-        let options = EngineOptions { cache_bytes: 8 << 20, ..EngineOptions::default() };
         let refused = RocksEngine::open(dir.path(), &options).err().unwrap().to_string();
         assert!(refused.contains("has damage at byte 0"), "{refused}");
         fs::write(dir.path().join("CURRENT"), "x").unwrap();
