@@ -12,10 +12,10 @@ export interface Selection { [field: string]: true | Selection }
 const CONFLICT = 'rekindle: the row has changed';
 const REMOVED_AT_ONCE = 200;
 
-/** Another session has changed fields that this change is about. */
+/** The fields that this change is about are not as displayed. */
 export class Conflict extends Error {
   constructor(readonly theirs: Row | null, readonly fields: Path[]) {
-    super(theirs ? 'Somebody else has changed this row.' : 'Somebody else has deleted this row.');
+    super(theirs ? 'The row has changed meanwhile.' : 'The row was deleted meanwhile.');
   }
 }
 
