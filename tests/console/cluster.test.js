@@ -4,7 +4,7 @@
 const assert = require('node:assert');
 const { after, before, test } = require('node:test');
 
-const { closeBrowser, done, eventually, go, open, r, see, Server, text } = require('./harness.js');
+const { closeBrowser, done, eventually, go, open, query, r, see, Server, text } = require('./harness.js');
 
 let one, other;
 const heroes = r.db('test').table('heroes');
@@ -47,6 +47,19 @@ test('each server keeps its figures, and both have the saved queries', async () 
   await page.click('.head button:has-text("Saved")');
   await page.click('[data-name=saved] button:has-text("Open")');
   await eventually(() => text(page, '.cm-content'), (seen) => seen.includes("r.table('heroes')"));
+  await done(page);
+});
+
+test('a plan names shards on other servers', async () => {
+  await one.run(r.db('test').tableCreate('pair', { shards: 2, primaryReplicaTag: 'far', replicas: { far: 1 } }));
+  const page = await open(one, '/explorer');
+  for (const [name, wanted] of [['pair', '2 shards, both on other servers'], ['lonely', '1 shard, on another server']]) {
+    await query(page, `r.db('test').table('${name}').count()`);
+    await page.waitForSelector('[data-name=state]');
+    await page.click('button:has-text("Explain")');
+    await see(page, wanted);
+  }
+  await one.run(r.db('test').tableDrop('pair'));
   await done(page);
 });
 

@@ -81,7 +81,7 @@ export async function remove(database: string, name: string, primaryKey: string,
     const written = await app.run<Written>(expr(part).forEach((base) => rows.get(base.row(primaryKey)).replace((row) => branch(row.eq(base), null, error(CONFLICT)))));
     if (!written.errors) continue;
     if (!written.first_error?.includes(CONFLICT)) succeeded(written);
-    // A row that somebody else has deleted is no conflict.
+    // A row that was deleted meanwhile is no conflict.
     changed.push(...(await app.run<Row[]>(rows.getAllOf(part.map((base) => base.row(primaryKey))))));
   }
   return changed;
