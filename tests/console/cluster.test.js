@@ -55,7 +55,7 @@ test('a plan names shards on other servers', async () => {
   const page = await open(one, '/explorer');
   for (const [name, wanted] of [['pair', '2 shards, both on other servers'], ['lonely', '1 shard, on another server']]) {
     await query(page, `r.db('test').table('${name}').count()`);
-    await page.waitForSelector('[data-name=state]');
+    await page.waitForSelector('.segments');
     await page.click('button:has-text("Explain")');
     await see(page, wanted);
   }
@@ -90,7 +90,7 @@ test('an answer that does not come is told', async () => {
   } finally {
     one.process.kill('SIGCONT');
   }
-  await page.click('main button:has-text("Try again")').catch(() => {});
+  await page.click('main button:has-text("Try again")', { timeout: 1000 }).catch(() => {});
   await see(page, /\d+ rows/);
   await done(page);
 });
