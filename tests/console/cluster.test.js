@@ -4,7 +4,7 @@
 const assert = require('node:assert');
 const { after, before, test } = require('node:test');
 
-const { closeBrowser, done, eventually, go, open, r, see, Server, text } = require('./harness.js');
+const { closeBrowser, done, eventually, go, open, query, r, see, Server, text } = require('./harness.js');
 
 let one, other;
 const heroes = r.db('test').table('heroes');
@@ -15,6 +15,9 @@ before(async () => {
   await one.run(r.db('test').tableCreate('heroes', { replicas: 2 }));
   await one.run(heroes.wait());
   await one.run(heroes.insert(r.range(100).map((i) => ({ id: i }))));
+  await one.run(r.db('rethinkdb').table('server_config').filter({ name: 'bea' }).update({ tags: ['default', 'far'] }));
+  await one.run(r.db('test').tableCreate('lonely', { primaryReplicaTag: 'far', replicas: { far: 1 } }));
+  await one.run(r.db('test').table('lonely').insert({ id: 1, name: 'lonely row' }));
 });
 after(async () => { await closeBrowser(); await other.remove(); await one.remove(); });
 
@@ -44,6 +47,51 @@ test('each server keeps its figures, and both have the saved queries', async () 
   await page.click('.head button:has-text("Saved")');
   await page.click('[data-name=saved] button:has-text("Open")');
   await eventually(() => text(page, '.cm-content'), (seen) => seen.includes("r.table('heroes')"));
+  await done(page);
+});
+
+test('a plan names shards on other servers', async () => {
+  await one.run(r.db('test').tableCreate('pair', { shards: 2, primaryReplicaTag: 'far', replicas: { far: 1 } }));
+  const page = await open(one, '/explorer');
+  for (const [name, wanted] of [['pair', '2 shards, both on other servers'], ['lonely', '1 shard, on another server']]) {
+    await query(page, `r.db('test').table('${name}').count()`);
+    await page.waitForSelector('.segments');
+    await page.click('button:has-text("Explain")');
+    await see(page, wanted);
+  }
+  await one.run(r.db('test').tableDrop('pair'));
+  await done(page);
+});
+
+test('a table whose only server is lost says so, and its rows come back with it', async () => {
+  const page = await open(one, '/tables/test/lonely');
+  await see(page, 'lonely row');
+  await other.kill();
+  const said = 'No server that has the rows is connected: bea. Start it, or repair the table.';
+  await see(page, said);
+  await page.reload();
+  await see(page, said);
+  assert.equal(await page.locator('.skeleton').count(), 0);
+  for (const name of ['Find', 'Import rows', 'New row', 'Show']) assert.ok(await page.getByRole('button', { name, exact: true }).isDisabled(), name);
+  assert.equal(await page.locator('[data-name=outage] a').count(), 2);
+  await other.start();
+  await eventually(() => text(page), (seen) => seen.includes('lonely row') && !seen.includes(said), 20_000);
+  await one.run(r.db('test').tableDrop('lonely'));
+  await done(page);
+});
+
+test('an answer that does not come is told', async () => {
+  const page = await open(one, '/tables');
+  await see(page, 'heroes');
+  one.process.kill('SIGSTOP');
+  try {
+    await go(page, '/tables/test/heroes');
+    await see(page, 'The server has not answered yet');
+  } finally {
+    one.process.kill('SIGCONT');
+  }
+  await page.click('main button:has-text("Try again")', { timeout: 1000 }).catch(() => {});
+  await see(page, /\d+ rows/);
   await done(page);
 });
 

@@ -5,7 +5,7 @@ const assert = require('node:assert');
 const fs = require('node:fs');
 const { after, before, test } = require('node:test');
 
-const { closeBrowser, done, eventually, open, query, r, see, Server, text } = require('./harness.js');
+const { closeBrowser, done, eventually, go, open, query, r, see, Server, text } = require('./harness.js');
 
 let server;
 const heroes = r.db('test').table('heroes');
@@ -93,6 +93,21 @@ test('syntax errors have a line and a column, and habits from programs a hint', 
     await said([wanted]);
   }
   assert.ok(await server.run(heroes.get(0)));
+  await done(page);
+});
+
+test('a query that ends too early, and a mistyped term, are told', async () => {
+  const page = await explorer();
+  const said = (wanted) => eventually(() => alert(page), (seen) => seen.includes(wanted));
+  await query(page, '1+');
+  await said('The query ends too early');
+  await query(page, "r.db('test').tabel('heroes').count()");
+  await said('There is no `tabel`. Do you mean `table`?');
+  await eventually(() => marked(page), (seen) => seen === '.tabel');
+  await query(page, "r.db('test').table('heroes').fliter({city: 'Oslo'})");
+  await said('Do you mean `filter`?');
+  await query(page, 'const x = {};\nx.entirelyUnknown()');
+  await said('x.entirelyUnknown is not a function');
   await done(page);
 });
 
@@ -215,6 +230,25 @@ test('a plan tells the rows looked at, and leads to the missing index', async ()
   await see(page, 'Ready');
   // The table is ready before its index is.
   await eventually(() => server.run(heroes.indexList()), (names) => names.join() === 'name');
+  // An index that is there, and finds too many rows to be used, is offered as a query.
+  await server.run(heroes.indexCreate('city'));
+  await server.run(heroes.indexWait());
+  await go(page, '/explorer');
+  for (const [typed, wanted] of [
+    ["r.db('test').table('heroes').filter({city: 'Oslo'})", "r.db('test').table('heroes').getAll('Oslo', {index: 'city'})"],
+    ["r.db('test').table('heroes').filter(r.row('city').eq('Oslo')).limit(2)", "r.db('test').table('heroes').getAll('Oslo', {index: 'city'}).limit(2)"],
+  ]) {
+    await query(page, typed);
+    await see(page, ' rows');
+    await page.click('button:has-text("Explain")');
+    await see(page, 'The index city is there and the query does not use it');
+    assert.equal(await page.locator('text=Make this index').count(), 0);
+    await page.click('button:has-text("Use it")');
+    assert.equal(await text(page, '.cm-content'), wanted);
+  }
+  await query(page, "r.db('test').table('heroes').orderBy('city').limit(3)");
+  await page.click('button:has-text("Explain")');
+  await see(page, 'for an array of up to 3');
   await done(page);
 });
 

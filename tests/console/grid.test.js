@@ -142,11 +142,11 @@ test('a field is deleted from its cell, and had back', async () => {
   await page.click('[aria-label="Delete the field age"]');
   await eventually(() => server.run(people.get(11).hasFields('age')), (has) => !has);
   assert.deepEqual(await server.run(people.get(11).keys()), ['address', 'id', 'name', 'tags']);
-  // A field that somebody else has changed stays.
+  // A field that has changed meanwhile stays.
   await page.locator('tr[aria-rowindex="4"] td[data-field=age]').dblclick();
   await server.run(people.get(12).update({ age: 77 }));
   await page.click('[aria-label="Delete the field age"]');
-  await page.waitForSelector('dialog:has-text("Somebody else has changed this row")');
+  await page.waitForSelector('dialog:has-text("The row has changed meanwhile")');
   assert.equal(await server.run(people.get(12)('age')), 77);
   await page.keyboard.press('Escape');
   await done(page);

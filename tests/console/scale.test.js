@@ -189,7 +189,7 @@ test('browsers and a driver edit the same rows: no update is lost, and each conf
     const shown = Number(await input.inputValue());
     await input.fill(String(shown + 1));
     await page.keyboard.press('Enter');
-    const outcome = await Promise.race([page.waitForSelector('dialog:has-text("Somebody else")').then(() => 'conflict'), page.waitForSelector('.toast:has-text("The row is stored")').then(() => 'stored')]);
+    const outcome = await Promise.race([page.waitForSelector('dialog:has-text("meanwhile")').then(() => 'conflict'), page.waitForSelector('.toast:has-text("The row is stored")').then(() => 'stored')]);
     if (outcome === 'conflict') {
       conflicts += 1;
       await page.click('dialog button:has-text("Keep theirs")');

@@ -96,7 +96,12 @@ test('rows are found by key, from a key, and by a value', async () => {
   await page.keyboard.press('Escape');
   await page.fill('[data-name=key]', '99999');
   await page.keyboard.press('Enter');
-  await page.waitForSelector('text=No row has the key 99999');
+  await page.waitForSelector('form [role=alert]:has-text("No row has the key 99999")');
+  assert.equal(await page.locator('.toast').count(), 0);
+  await page.fill('label:has-text("from") input', '"x');
+  await page.click('.filters button:has-text("Show")');
+  await page.waitForSelector('.filters [role=alert]:has-text("This begins as JSON")');
+  assert.equal(await page.getAttribute('label:has-text("from") input', 'aria-invalid'), 'true');
   await go(page, '/tables');
   await go(page, '/tables/shop/heroes?from=1990&field=city&is=Oslo');
   await see(page, '5 rows');
@@ -213,7 +218,7 @@ test('rows that are shown change in place, and new ones are counted', async () =
   await page.keyboard.press('Control+a');
   await page.keyboard.type('Mine');
   await page.keyboard.press('Enter');
-  await page.waitForSelector('dialog:has-text("Somebody else has changed this row")');
+  await page.waitForSelector('dialog:has-text("The row has changed meanwhile")');
   assert.equal((await server.run(heroes.get(1302))).city, 'Theirs');
   await submit(page);
   await eventually(() => server.run(heroes.get(1302)('city')), (city) => city === 'Mine');
@@ -260,8 +265,12 @@ test('a conflict is told: nothing is lost', async () => {
   const row = JSON.parse(await page.inputValue('[data-name=json]'));
   await page.fill('[data-name=json]', JSON.stringify({ ...row, city: 'Mine' }));
   await submit(page);
-  await page.waitForSelector('dialog:has-text("Somebody else has changed this row")');
+  await page.waitForSelector('dialog:has-text("The row has changed meanwhile")');
   assert.equal((await server.run(heroes.get(20))).city, 'Theirs');
+  // The whole row on demand, with the field marked.
+  assert.ok(!(await page.isVisible('dialog textarea[aria-label="What will be stored"]')));
+  await page.click('dialog summary');
+  await eventually(() => page.locator('[aria-label="What will be stored"]').evaluate((one) => one.value.slice(one.selectionStart, one.selectionEnd)), (seen) => /^"city": "Mine"/.test(seen));
   await page.click('dialog button:has-text("Save mine")');
   await closed(page);
   const stored = await server.run(heroes.get(20));
@@ -271,7 +280,7 @@ test('a conflict is told: nothing is lost', async () => {
   const other = JSON.parse(await page.inputValue('[data-name=json]'));
   await page.fill('[data-name=json]', JSON.stringify({ ...other, city: 'Mine' }));
   await submit(page);
-  await page.waitForSelector('dialog:has-text("Somebody else has deleted this row")');
+  await page.waitForSelector('dialog:has-text("The row was deleted meanwhile")');
   await page.click('dialog button:has-text("Keep theirs")');
   await closed(page);
   assert.equal(await server.run(heroes.get(22)), null);
@@ -341,7 +350,7 @@ test('a row is deleted only as it was displayed', async () => {
   await server.run(heroes.get(1402).update({ city: 'Theirs' }));
   await server.run(heroes.get(1403).delete());
   await confirm.click();
-  await page.waitForSelector('dialog [role=alert]:has-text("1 row was changed by somebody else")');
+  await page.waitForSelector('dialog [role=alert]:has-text("1 row was changed meanwhile")');
   assert.deepEqual(await server.run(heroes.getAll(1401, 1402, 1403)('id')), [1402]);
   await page.click('dialog button:has-text("Cancel")');
   await see(page, 'Delete 1');
@@ -354,6 +363,12 @@ test('what is typed in a cell stays until it is stored', async () => {
   await grant(false);
   const page = await openAs('reader');
   await go(page, '/tables/shop/heroes?from=1500');
+  for (const name of ['New row', 'Import rows']) {
+    const button = page.getByRole('button', { name });
+    await button.waitFor();
+    assert.ok(await button.isDisabled());
+    assert.match(await button.getAttribute('title'), /write permission/);
+  }
   const line = page.locator('tr[aria-rowindex="2"]');
   await line.locator('td[data-field=city]').dblclick();
   await page.keyboard.type('Typed');
@@ -426,6 +441,34 @@ test('a new layout is previewed, then applied; settings are changed', async () =
   await go(page, '/tables/shop/heroes/settings');
   await page.selectOption('#durability', 'soft');
   await eventually(() => server.run(heroes.config()), (config) => config.durability === 'soft');
+  await done(page);
+});
+
+test('a table that does not exist is told once, with a way on', async () => {
+  const page = await open(server, '/tables/shop/nope');
+  await see(page, 'There is no table shop.nope');
+  assert.equal(await page.locator('main [role=alert]').count(), 1);
+  assert.equal(await page.locator('nav.tabs').count(), 0);
+  await page.click('a:has-text("All tables")');
+  await see(page, 'heroes');
+  await go(page, '/tables/nowhere/nope');
+  await see(page, 'There is no database nowhere');
+  await done(page);
+});
+
+test('on a narrow page rows begin in the upper half, and the filter unfolds', async () => {
+  const page = await open(server, '/tables/shop/heroes?from=1600', { width: 360, height: 800 });
+  await see(page, 'Hero 1600');
+  const first = await page.locator('tr[aria-rowindex="2"]').boundingBox();
+  assert.ok(first.y < 400, `rows begin at ${first.y}`);
+  assert.ok(!(await page.isVisible('.filters')));
+  await page.click('button:has-text("Filter: on")');
+  await page.waitForSelector('.filters');
+  // The tools and the key stay in sight.
+  await page.evaluate(() => { document.querySelector('.grid').scrollLeft = 300; });
+  const places = await page.locator('tr[aria-rowindex="2"] td').evaluateAll((cells) => cells.slice(0, 3).map((cell) => cell.getBoundingClientRect().left));
+  const edge = (await page.locator('.grid').boundingBox()).x;
+  assert.deepEqual(places.map((left) => Math.round(left - edge)), [0, 34, 80]);
   await done(page);
 });
 

@@ -53,6 +53,14 @@ test('a table is exported', async () => {
 test('files are imported, and a wrong one writes nothing', async () => {
   const page = await open(server, '/tables/shop/imported');
   await refused(page, 'wrong.csv', 'id,name\n1,a\n2,b,c\n3\n', ['Line 3 has 3 columns', 'Line 4 has 1 column;']);
+  await take(page, 'odd.csv', 'id,name\n100,x\n101,y,z\n3,dup');
+  await eventually(() => text(page, 'dialog [role=alert]').catch(() => ''), (seen) => seen.includes('This file cannot be imported yet') && seen.includes('Line 3 has 3 columns'));
+  assert.equal(await page.locator('[data-name=notes]').count(), 0);
+  assert.equal(await page.locator('[data-name=preview] tbody tr').count(), 2);
+  await see(page, '2 rows:');
+  assert.ok(!(await text(page)).includes('Nothing was stored'));
+  await page.keyboard.press('Escape');
+  await closed(page);
   await refused(page, 'names.csv', 'id,name,,name\n1,a,b,c\n', ['Line 1: column 3 has no name', 'columns 2 and 4 have the same name name']);
   await refused(page, 'key.csv', 'id,name\n1,a\nnull,b\n', ['Line 3, field id: the key of a row cannot be null']);
   await refused(page, 'wrong.json', '[\n{"id": 1},\n{"id": 2,\n "city": "Oslo" "name": 1}\n]', ['Line 4, field "city"']);

@@ -10,7 +10,7 @@ import type { SyntaxNode } from '@lezer/common';
 import { tags } from '@lezer/highlight';
 import type { Wire } from '../lib/terms';
 import { completer, type Names } from './completion';
-import { expressionOf, place, type Range } from './places';
+import { expressionOf, methodPlace, place, type Range } from './places';
 
 export type { Names } from './completion';
 export interface Options {
@@ -27,13 +27,15 @@ export interface Options {
 export interface Statement { from: number; to: number; text: string }
 /** A query that the server refused: its statement, its term, and where in it. */
 export interface Failed { statement: number; isShown: boolean; term: Wire; backtrace: (number | string)[] }
-/** `error` is the first place that is no JavaScript; lines and columns begin with one. */
+/** `error` is the first place that is no JavaScript; lines and columns begin with one. `isAtEnd`: the text ends too early. */
 export interface Script {
   code: string;
   statements: Statement[];
-  error: (Range & { line: number; column: number }) | null;
+  error: (Range & { line: number; column: number; isAtEnd: boolean }) | null;
   /** The part of the text that failed; null if it cannot be told. */
   locate: (failed: Failed) => Range | null;
+  /** The first call of a method in a statement. */
+  locateMethod: (statement: number, method: string) => Range | null;
 }
 
 const colours = HighlightStyle.define([
@@ -104,12 +106,14 @@ export class Editor {
       if (node.name === 'ExpressionStatement') code += `;await __show(${number},(${state.sliceDoc(node.from, node.to).replace(/;\s*$/, '')}\n));`;
       else code += `;__at(${number});${state.sliceDoc(node.from, node.to)}`;
     }
+    const read = ({ from, to }: Range) => state.sliceDoc(from, to);
     const locate = (failed: Failed) => {
       const node = nodes[failed.statement];
       const expression = node ? expressionOf(node, failed.isShown) : null;
-      return expression && place(expression, failed.term, failed.backtrace, ({ from, to }) => state.sliceDoc(from, to));
+      return expression && place(expression, failed.term, failed.backtrace, read);
     };
-    return { code: code + state.sliceDoc(at), statements, error: wrong && { ...(wrong as Range), ...this.lineOf(wrong) }, locate };
+    const locateMethod = (statement: number, method: string) => (nodes[statement] ? methodPlace(nodes[statement], method, read) : null);
+    return { code: code + state.sliceDoc(at), statements, error: wrong && { ...(wrong as Range), ...this.lineOf(wrong), isAtEnd: (wrong as Range).from >= state.doc.toString().trimEnd().length }, locate, locateMethod };
   }
 
   private lineOf({ from }: Range): { line: number; column: number } {

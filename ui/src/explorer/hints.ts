@@ -1,4 +1,5 @@
 // What to write instead, for habits from programs that do not work in the explorer.
+import TERMS from './terms.json';
 
 const HINTS: [RegExp, string][] = [
   [/^(conn|connection|c|connect) is not defined/, 'The page has a connection of its own: write .run() without one, or leave it out.'],
@@ -10,10 +11,40 @@ const HINTS: [RegExp, string][] = [
 ];
 const LOOP = /\b(for|while)\s*\(|\.(forEach|map)\(/;
 
+const TYPING_ERRORS_MAX = 2;
+
+/** The name of the method that a message says is none; null for other messages. */
+export const missingMethod = (message: string) => /\.(\w+) is not a function$/.exec(message)?.[1] ?? null;
+
+/** The term whose name is nearest to one that is none; null if none is near. */
+export function nearest(name: string): string | null {
+  const most = Math.min(TYPING_ERRORS_MAX, Math.floor(name.length / 2));
+  const found = TERMS.map(([term]) => ({ term: term!, distance: distance(name.toLowerCase(), term!.toLowerCase()) })).filter((one) => one.distance <= most);
+  return found.sort((a, b) => a.distance - b.distance)[0]?.term ?? null;
+}
+
+// How many letters are to be added, left out, replaced, or exchanged with the next one.
+function distance(a: string, b: string): number {
+  const rows = [Array.from({ length: b.length + 1 }, (_, j) => j)];
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i], above = rows[i - 1]!;
+    for (let j = 1; j <= b.length; j++) {
+      let least = Math.min(above[j]! + 1, row[j - 1]! + 1, above[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1));
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) least = Math.min(least, rows[i - 2]![j - 2]! + 1);
+      row.push(least);
+    }
+    rows.push(row);
+  }
+  return rows[a.length]![b.length]!;
+}
+
 /** An error's message, with a sentence about what to write instead. */
 export function withHint(message: string): string {
   const hint = HINTS.find(([pattern]) => pattern.test(message))?.[1];
-  return hint ? `${message}\n${hint}` : message;
+  if (hint) return `${message}\n${hint}`;
+  const name = missingMethod(message);
+  const term = name === null || TERMS.some(([one]) => one === name) ? null : nearest(name);
+  return term ? `There is no \`${name}\`. Do you mean \`${term}\`?` : message;
 }
 
 /** What to say about a script that ran no query. */

@@ -36,6 +36,19 @@ export function expressionOf(statement: SyntaxNode, isShown: boolean): SyntaxNod
   return awaited.length === 1 ? awaited[0]! : null;
 }
 
+/** The first call of a method of this name in a statement, from its dot. */
+export function methodPlace(statement: SyntaxNode, method: string, read: Read): Range | null {
+  const cursor = statement.cursor();
+  do {
+    if (cursor.from >= statement.to) break;
+    const { node } = cursor;
+    if (node.name !== 'CallExpression' || methodOf(node, read) !== method) continue;
+    const name = node.firstChild!.getChild('PropertyName')!;
+    return { from: name.prevSibling?.from ?? name.from, to: name.to };
+  } while (cursor.next());
+  return null;
+}
+
 function inside(wire: Wire | undefined, frame: number | string): Wire | undefined {
   if (isCall(wire)) return typeof frame === 'number' ? wire[1][frame] : wire[2]?.[frame];
   return typeof wire === 'object' && wire !== null ? (wire as Record<string, Wire>)[frame] : undefined;

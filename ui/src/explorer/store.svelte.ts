@@ -6,7 +6,7 @@ import { message, Result, ROWS_MAX } from './result.svelte';
 import { Sandbox, type BuiltQuery, type Outcome as Ended } from './sandbox';
 import type { SavedQuery } from './saved.svelte';
 import type { Failed, Script } from './editor';
-import { noQuery, withHint } from './hints';
+import { missingMethod, noQuery, withHint } from './hints';
 
 const HISTORY_MAX = 1000;
 const CHANGES = 152, LIMIT = 71;
@@ -159,14 +159,20 @@ class Explorer {
   private tell(outcome: Outcome, end: Ended, script: Script): void {
     const said = withHint(end.message ?? '');
     if (end.isSyntax && script.error) {
-      outcome.error = `Line ${script.error.line}, column ${script.error.column}: ${said}`;
+      outcome.error = script.error.isAtEnd ? `Line ${script.error.line}: The query ends too early.` : `Line ${script.error.line}, column ${script.error.column}: ${said}`;
       outcome.wrong = script.error;
       return;
     }
     const statement = end.statement === undefined ? null : script.statements[end.statement] ?? null;
     const { failed } = outcome;
     outcome.error = said;
-    outcome.wrong = (failed && failed.statement === end.statement && said.includes(failed.said) ? script.locate(failed) : null) ?? statement;
+    outcome.wrong = (failed && failed.statement === end.statement && said.includes(failed.said) ? script.locate(failed) : null) ?? this.missing(end, script) ?? statement;
+  }
+
+  // The place of a method that is none.
+  private missing({ message, statement }: Ended, script: Script): { from: number; to: number } | null {
+    const method = missingMethod(message ?? '');
+    return method === null || statement === undefined ? null : script.locateMethod(statement, method);
   }
 
   private async query(outcome: Outcome, built: BuiltQuery, script: Script, isPlan: boolean): Promise<{ value: unknown } | { error: string; backtrace: (number | string)[]; isCompile: boolean }> {

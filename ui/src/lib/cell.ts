@@ -10,6 +10,12 @@ export function parseValue(text: string): Json {
   try { return JSON.parse(text) as Json; } catch { return text; }
 }
 
+/** What is wrong with a text that begins as JSON and is none; empty for other texts. */
+export function unfinished(text: string): string {
+  if (!/^\s*["[{]/.test(text)) return '';
+  try { JSON.parse(text); return ''; } catch { return `This begins as JSON and does not end as it. As text it is written ${JSON.stringify(text)}.`; }
+}
+
 /** The values that a text may mean: `42` is a number, or the text of a key. In quotes it is text alone. */
 export function readings(text: string): Json[] {
   const value = parseValue(text);

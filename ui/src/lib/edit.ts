@@ -12,10 +12,10 @@ export interface Selection { [field: string]: true | Selection }
 const CONFLICT = 'rekindle: the row has changed';
 const REMOVED_AT_ONCE = 200;
 
-/** Another session has changed fields that this change is about. */
+/** The fields that this change is about are not as displayed. */
 export class Conflict extends Error {
   constructor(readonly theirs: Row | null, readonly fields: Path[]) {
-    super(theirs ? 'Somebody else has changed this row.' : 'Somebody else has deleted this row.');
+    super(theirs ? 'The row has changed meanwhile.' : 'The row was deleted meanwhile.');
   }
 }
 
@@ -81,7 +81,7 @@ export async function remove(database: string, name: string, primaryKey: string,
     const written = await app.run<Written>(expr(part).forEach((base) => rows.get(base.row(primaryKey)).replace((row) => branch(row.eq(base), null, error(CONFLICT)))));
     if (!written.errors) continue;
     if (!written.first_error?.includes(CONFLICT)) succeeded(written);
-    // A row that somebody else has deleted is no conflict.
+    // A row that was deleted meanwhile is no conflict.
     changed.push(...(await app.run<Row[]>(rows.getAllOf(part.map((base) => base.row(primaryKey))))));
   }
   return changed;

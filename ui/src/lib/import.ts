@@ -106,10 +106,13 @@ function jsonRows(found: { row: unknown; line: number }[], errors: Told): { row:
 
 function csvRows({ columns, records }: { columns: Column[]; records: CsvRecord[] }, errors: Told): { row: Row; line: number }[] {
   checkNames(columns, errors);
-  return records.map(({ cells, line }) => {
+  return records.flatMap(({ cells, line }) => {
     const fields: [string, Json][] = [];
-    if (cells.length !== columns.length) errors.add(`Line ${line} has ${plural(cells.length, 'column')}; the first line has ${columns.length}.`);
-    else columns.forEach(({ name, type }, i) => {
+    if (cells.length !== columns.length) {
+      errors.add(`Line ${line} has ${plural(cells.length, 'column')}; the first line has ${columns.length}.`);
+      return [];
+    }
+    columns.forEach(({ name, type }, i) => {
       try {
         const read = value(cells[i]!, type);
         if (read !== undefined) fields.push([name, read]);
@@ -117,7 +120,7 @@ function csvRows({ columns, records }: { columns: Column[]; records: CsvRecord[]
         errors.add(`Line ${line}, column ${name}: ${(failure as Error).message}.`);
       }
     });
-    return { row: Object.fromEntries(fields), line };
+    return [{ row: Object.fromEntries(fields), line }];
   });
 }
 

@@ -78,3 +78,15 @@ export const columnsOf = (rows: readonly unknown[], most: number): Path[] => new
 
 /** How a path is shown. */
 export const shownPath = (path: Path) => path.join('.');
+
+/** Where a field is in the text of a row, as JSON with two spaces a level: its first line. Null if it is not there. */
+export function fieldIn(text: string, path: Path): { from: number; to: number } | null {
+  let at = 0, indent = '';
+  for (const name of path) {
+    indent += '  ';
+    at = text.indexOf(`\n${indent}${JSON.stringify(name)}: `, at);
+    if (at < 0) return null;
+  }
+  const from = at + 1 + indent.length, end = text.indexOf('\n', from);
+  return { from, to: end < 0 ? text.length : end };
+}
