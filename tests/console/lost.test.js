@@ -8,7 +8,6 @@ const { closeBrowser, done, eventually, go, open, r, see, Server, text } = requi
 
 let one, other, third;
 const shop = r.db('shop');
-const system = (name) => r.db('rethinkdb').table(name);
 
 before(async () => {
   one = await new Server().start();
@@ -54,7 +53,7 @@ test('a lost server is one sentence and one issue, which leads to its removal', 
   await other.kill();
   await see(page, '1 table cannot be used, 1 has fewer replicas than it should, and bea is not connected.');
   await page.click('nav a:has-text("Issues")');
-  await see(page, 'bea is not connected: 2 tables cannot be used fully');
+  await see(page, 'bea is not connected: 2 tables are affected');
   assert.equal(await page.locator('article').count(), 1);
   assert.match(await text(page, 'article'), /shop\.empty\s+cannot be used[\s\S]*shop\.orders\s+has a replica too few/);
   assert.match(await text(page, 'nav'), /Issues\s*1\b/);
@@ -85,6 +84,5 @@ test('more tables than have room for their names are drawn', async () => {
   await page.keyboard.press('Enter');
   await see(page, 'Shards and replicas');
   assert.match(page.url(), /tables\/shop\/t39\/shards$/);
-  assert.equal((await one.run(system('table_config').count())), 42);
   await done(page);
 });

@@ -49,7 +49,7 @@ function titleOfTables({ servers, tables }: Card): string {
   if (tables.length === 1) return `${one.db}.${one.name} ${one.what}`;
   const count = plural(tables.length, 'table');
   if (!servers.length) return `${count} are not fully available`;
-  return `${servers.length === 1 ? `${servers[0]} is` : `${servers.join(', ')} are`} not connected: ${count} ${tables.some((table) => table.isRepairable) ? 'cannot be used fully' : 'have a replica too few'}`;
+  return `${servers.length === 1 ? `${servers[0]} is` : `${servers.join(', ')} are`} not connected: ${count} are affected`;
 }
 
 interface Shards { replicas: { server: string; state: string }[] }
