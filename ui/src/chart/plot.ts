@@ -55,7 +55,7 @@ export class Plot {
       width: this.parent.clientWidth || 300, height: shape.height, padding: [8, 22, 0, 0], legend: { show: false },
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false }, sync: shape.group ? { key: shape.group } : undefined },
       scales: {
-        x: { time: shape.axis === 'time', range: shape.axis === 'names' ? [-0.6, shape.names!.length - 0.4] : shape.span ? (_, first, last) => [Math.min(Math.max(first, last - shape.span!), last - SPAN_MIN), last] : undefined },
+        x: { time: shape.axis === 'time', range: shape.axis === 'names' ? [-0.6, shape.names!.length - 0.4] : shape.span ? (plot) => this.lastOnes(plot, shape.span!) : undefined },
         y: { range: (_, low, high) => range(low, high === null ? high : Math.max(high, shape.least ?? high), shape.fromZero ?? true) },
       },
       axes: [across, { ...axis, size: 58, values: (_, ticks) => this.note('y', numberLabels(ticks, shape.show)), space: 34 }],
@@ -68,6 +68,12 @@ export class Plot {
   private note(axis: 'x' | 'y', labels: string[]): string[] {
     this.parent.dataset[axis] = labels.join('|');
     return labels;
+  }
+
+  // From the data: uPlot itself shows a day if there is one value.
+  private lastOnes(plot: uPlot, span: number): [number, number] {
+    const times = plot.data[0], last = times.at(-1) ?? Date.now() / 1000;
+    return [Math.min(Math.max(times[0] ?? last, last - span), last - SPAN_MIN), last];
   }
 
   // As many names as there is room for.
