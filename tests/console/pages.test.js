@@ -61,15 +61,14 @@ test('queries of the pages are not shown as activity, and messages end with thei
   const feed = (await server.follow(r.db('test').table('heroes').changes())).ended;
   await go(page, '/activity');
   await see(page, 'feed');
-  // The feed of the rows ends with their page.
-  await server.run(r.db('test').table('heroes').get(1));
   const rows = await open(server, '/tables/shop/orders');
   await see(rows, 'The table is empty');
-  await page.waitForTimeout(2500);
-  assert.equal(await page.locator('td.query').count(), 1, await text(page));
+  const queries = page.locator('section:has(h2:text-is("Queries")) td.query');
   await page.check('[data-name=own]');
-  await eventually(() => page.locator('td.query:has-text("orders")').count());
+  await eventually(() => queries.filter({ hasText: 'orders' }).count());
   await page.uncheck('[data-name=own]');
+  await eventually(() => queries.count(), (count) => count === 1);
+  assert.doesNotMatch(await text(page), /table\("orders"/);
   await page.click('button:has-text("Stop")');
   assert.match(String(await feed), /terminated/);
   await page.waitForSelector('.toast');
