@@ -108,7 +108,7 @@ test('a lost server is told, and its table is mended in four steps', async () =>
   await page.keyboard.press('Escape');
   await page.waitForSelector('dialog', { state: 'detached' });
   await page.click('nav a:has-text("Issues")');
-  await see(page, 'A table is not fully available');
+  await see(page, 'test.heroes cannot be used');
   await page.locator('article', { hasText: 'test.heroes' }).locator('button:has-text("Repair")').click();
   await page.waitForSelector('dialog .actions button.primary:not([disabled])');
   await page.click('dialog .actions button.primary');

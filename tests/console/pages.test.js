@@ -24,6 +24,58 @@ test('the overview says how everything is', async () => {
   const page = await open(server);
   await see(page, 'All is well: all 2 tables are ready on 1 server.');
   await see(page, 'Server ready');
+  assert.doesNotMatch(await text(page), /Listening on|Loading data/);
+  // The charts begin with the first sample, and have no parts of one request.
+  const labels = await eventually(() => page.evaluate(() => ({ ...document.querySelector('.plot')?.dataset })), ({ x, y }) => x && y, 25_000);
+  assert.equal(labels.y, '0/s|2/s|4/s');
+  const [first, last] = [labels.x.split('|')[0], labels.x.split('|').at(-1)].map((label) => label.split(':').reduce((sum, part) => sum * 60 + Number(part), 0));
+  assert.ok(labels.x.split('|')[0].split(':').length === 3 && last - first <= 180, labels.x);
+  await done(page);
+});
+
+test('the bar about the password is one line, and stays closed', async () => {
+  const page = await open(server, '/', { width: 360 });
+  await page.waitForSelector('.bar.line');
+  assert.ok((await page.locator('.bar.line').boundingBox()).height <= 40);
+  await page.click('.bar.line [aria-label^="Close"]');
+  await page.waitForSelector('.bar.line', { state: 'detached' });
+  await page.reload();
+  await see(page, 'All is well');
+  assert.equal(await page.locator('.bar.line').count(), 0);
+  await done(page);
+});
+
+test('a server that is not there is one sentence', async () => {
+  const page = await open(server, '/servers/zed');
+  await see(page, 'There is no server of this name');
+  assert.doesNotMatch(await text(page), /Log|Load|Remove/);
+  await page.click('main a:has-text("All servers")');
+  await see(page, /\d+ (s|min)\b/);
+  assert.doesNotMatch(await text(page, 'main table tbody'), /\d\.\d s/);
+  await done(page);
+});
+
+test('queries of the pages are not shown as activity, and messages end with their page', async () => {
+  const page = await open(server, '/tables/shop/orders');
+  await see(page, 'The table is empty');
+  const feed = (await server.follow(r.db('test').table('heroes').changes())).ended;
+  await go(page, '/activity');
+  await see(page, 'feed');
+  const rows = await open(server, '/tables/shop/orders');
+  await see(rows, 'The table is empty');
+  const queries = page.locator('section:has(h2:text-is("Queries")) td.query');
+  await page.check('[data-name=own]');
+  await eventually(() => queries.filter({ hasText: 'orders' }).count());
+  await page.uncheck('[data-name=own]');
+  await eventually(() => queries.count(), (count) => count === 1);
+  assert.doesNotMatch(await text(page), /table\("orders"/);
+  await page.click('button:has-text("Stop")');
+  assert.match(String(await feed), /terminated/);
+  await page.waitForSelector('.toast');
+  await page.waitForTimeout(600);
+  await go(page, '/tables');
+  await page.waitForSelector('.toast', { state: 'detached', timeout: 1500 });
+  await done(rows);
   await done(page);
 });
 
@@ -70,6 +122,10 @@ test('a user who may read one database', async () => {
   await page.selectOption('dialog select', 'shop');
   await submit(page);
   await see(page, 'Rights of carol');
+  await see(page, 'read shop');
+  assert.match(await text(page, 'select[aria-label="read everywhere"]'), /not set \(no\)/);
+  assert.match(await page.getAttribute('select[aria-label="read shop"]', 'class'), /yes/);
+  await page.waitForSelector('button:has-text("Rights for a table")');
   assert.equal(await server.run(r.db('shop').table('orders').count(), 'carol', 'secret'), 0);
   await assert.rejects(server.run(r.db('test').table('heroes').count(), 'carol', 'secret'), /does not have the required `read`/);
   await page.selectOption('[aria-label="read everywhere"]', 'yes');
@@ -140,4 +196,37 @@ test('a page without permission says which', async () => {
   await see(page, 'You may not see this');
   await see(page, /required `(config|read)` permission/);
   await done(page);
+});
+
+test('a user who may only read sees the own tables, and why the rest is not for them', async () => {
+  const connection = await server.connect('admin', 'top');
+  await system('users').insert({ id: 'erin', password: 'secret' }).run(connection);
+  await r.db('shop').grant('erin', { read: true }).run(connection);
+  await system('users').insert({ id: 'frank', password: 'secret' }).run(connection);
+  await r.db('shop').grant('frank', { read: true, config: true }).run(connection);
+  await connection.close();
+  const as = async (user) => {
+    const page = await open(server);
+    await page.fill('input[autocomplete=username]', user);
+    await page.fill('input[type=password]', 'secret');
+    await page.click('button.primary');
+    await page.waitForSelector('[data-name=readable]:has-text("shop.orders")');
+    return page;
+  };
+  const page = await as('erin');
+  assert.doesNotMatch(await text(page), /test\.heroes|You may not see this|required/);
+  await go(page, '/tables');
+  await page.waitForSelector('.head button.primary[disabled]');
+  assert.match(await page.getAttribute('.head button.primary', 'title'), /config permission/);
+  await page.waitForSelector('[aria-label="New table in shop"][disabled]');
+  await go(page, '/users');
+  await page.waitForSelector('.head button.primary[disabled][title*="rethinkdb.users"]');
+  await done(page);
+  // The right to configure one database is enough to make tables there.
+  const other = await as('frank');
+  await go(other, '/tables');
+  await other.waitForSelector('.head button.primary:not([disabled])');
+  await other.waitForSelector('[aria-label="New table in shop"]:not([disabled])');
+  await other.waitForSelector('[aria-label="New table in test"][disabled]');
+  await done(other);
 });

@@ -17,15 +17,27 @@ export function timeLabels(at: number[], step: number): string[] {
   return at.map((one, i) => (isOne || (i > 0 && large(one) === large(at[i - 1]!)) ? small(one) : `${small(one)}\n${large(one)}`));
 }
 
-/** Labels of numbers, with as many digits as they need to differ. Of equal labels with units only the first is there. */
+/** Labels of numbers, with as many digits as they need to differ. */
 export function numberLabels(at: number[], show: (value: number) => string): string[] {
   const said = at.map(show);
   if (new Set(said).size === said.length) return said;
   const step = Math.min(...at.slice(1).map((one, i) => Math.abs(one - at[i]!)));
-  if (!said.every((label) => /^[-\d.,KMBT]+$/.test(label))) return said.map((label, i) => (label === said[i - 1] ? '' : label));
+  if (!said.every((label) => /^[-\d.,KMBT]+$/.test(label))) return withUnit(at, said, step) ?? said.map((label, i) => (label === said[i - 1] ? '' : label));
   const digits = Math.min(12, Math.max(0, Math.ceil(-Math.log10(step))));
   const exact = new Intl.NumberFormat('en', { maximumFractionDigits: digits });
   return at.map((one) => exact.format(one));
+}
+
+// More digits before the unit of the largest number, which is a power of ten.
+function withUnit(at: number[], said: string[], step: number): string[] | null {
+  const largest = at.reduce((most, one, i) => (Math.abs(one) > Math.abs(at[most]!) ? i : most), 0);
+  const [, number, unit] = /^(-?[\d.,]+)(\D+)$/.exec(said[largest]!) ?? [];
+  const shown = Number(number?.replaceAll(',', ''));
+  if (!shown || !unit) return null;
+  const factor = 10 ** Math.round(Math.log10(at[largest]! / shown));
+  const digits = Math.min(12, Math.max(0, Math.ceil(-Math.log10(step / factor))));
+  const exact = new Intl.NumberFormat('en', { maximumFractionDigits: digits });
+  return at.map((one) => `${exact.format(one / factor)}${unit}`);
 }
 
 /** Names cut to a length; those that are equal then, in their middle. */

@@ -7,7 +7,7 @@ export interface Series { label: string; colour: string; values: (number | null)
 export interface Shape {
   /** Seconds since 1970 on the horizontal axis, numbers, or the places of names. */
   axis: 'time' | 'number' | 'names';
-  /** The length of a horizontal axis that ends at the last value. */
+  /** The most that a horizontal axis shows, which ends at the last value. It begins at the first one if that is later. */
   span?: number;
   names?: string[];
   bars?: boolean;
@@ -16,11 +16,15 @@ export interface Shape {
   show: (value: number) => string;
   /** Charts with the same group move their pointers together. */
   group?: string;
+  /** The least height of the vertical axis, so that noise does not fill it. */
+  least?: number;
   /** Whether the vertical axis begins at zero. */
   fromZero?: boolean;
   onpoint?: (index: number | null) => void;
 }
 
+/** Seconds that an axis of times shows at least. */
+const SPAN_MIN = 60;
 const colour = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 export class Plot {
@@ -51,8 +55,8 @@ export class Plot {
       width: this.parent.clientWidth || 300, height: shape.height, padding: [8, 22, 0, 0], legend: { show: false },
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false }, sync: shape.group ? { key: shape.group } : undefined },
       scales: {
-        x: { time: shape.axis === 'time', range: shape.axis === 'names' ? [-0.6, shape.names!.length - 0.4] : shape.span ? (_, _first, last) => [last - shape.span!, last] : undefined },
-        y: { range: (_, low, high) => range(low, high, shape.fromZero ?? true) },
+        x: { time: shape.axis === 'time', range: shape.axis === 'names' ? [-0.6, shape.names!.length - 0.4] : shape.span ? (plot) => this.lastOnes(plot, shape.span!) : undefined },
+        y: { range: (_, low, high) => range(low, high === null ? high : Math.max(high, shape.least ?? high), shape.fromZero ?? true) },
       },
       axes: [across, { ...axis, size: 58, values: (_, ticks) => this.note('y', numberLabels(ticks, shape.show)), space: 34 }],
       series: [{}, ...lines],
@@ -64,6 +68,12 @@ export class Plot {
   private note(axis: 'x' | 'y', labels: string[]): string[] {
     this.parent.dataset[axis] = labels.join('|');
     return labels;
+  }
+
+  // From the data: uPlot itself shows a day if there is one value.
+  private lastOnes(plot: uPlot, span: number): [number, number] {
+    const times = plot.data[0], last = times.at(-1) ?? Date.now() / 1000;
+    return [Math.min(Math.max(times[0] ?? last, last - span), last - SPAN_MIN), last];
   }
 
   // As many names as there is room for.

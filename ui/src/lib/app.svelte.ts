@@ -8,7 +8,10 @@ const POLL_MS = 2000;
 
 /** What a message offers to do. */
 export interface Action { label: string; run: () => void }
-interface Toast { id: number; text: string; kind: 'good' | 'bad'; action?: Action }
+interface Toast { id: number; text: string; kind: 'good' | 'bad'; action?: Action; since: number }
+
+/** A message that leads to another page is seen there; older ones belong to the page before. */
+const TOAST_KEPT_MS = 500;
 
 class App {
   session = $state<SessionInfo | null>(null);
@@ -34,6 +37,7 @@ class App {
       if (state === 'open' || state === 'ended') this.refresh().catch(() => {});
       if (state === 'lost') setTimeout(() => this.checkSession(), 300);
     };
+    addEventListener('hashchange', () => { this.toasts = this.toasts.filter((toast) => Date.now() - toast.since < TOAST_KEPT_MS); });
     const stored = read('theme');
     const dark = stored ? stored === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
     this.setTheme(dark ? 'dark' : 'light', false);
@@ -121,7 +125,7 @@ class App {
 
   say(text: string, kind: 'good' | 'bad' = 'good', action?: Action): void {
     const id = ++this.toastId;
-    this.toasts.push({ id, text, kind, action });
+    this.toasts.push({ id, text, kind, action, since: Date.now() });
     setTimeout(() => this.unsay(id), action ? 12_000 : kind === 'bad' ? 8000 : 4000);
   }
 

@@ -26,6 +26,9 @@ export function duration(seconds: number): string {
   }).filter(Boolean).join(' ');
 }
 
+/** How long something has been up, in whole seconds. */
+export const upTime = (startedAt: number) => duration(Math.max(1, Math.floor(Date.now() / 1000 - startedAt)));
+
 export const plural = (n: number, one: string, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
 interface PseudoTime { $reql_type$: 'TIME'; epoch_time: number; timezone: string }

@@ -35,8 +35,8 @@ export const serverStatuses = () => app.run<ServerStatus[]>(system('server_statu
 export const serverConfigs = () => app.run<ServerConfig[]>(system('server_config').orderBy({}, 'name'));
 export const databases = () => app.run<{ id: string; name: string }[]>(system('db_config').orderBy({}, 'name'));
 export const stats = () => app.run<Stat[]>(system('stats'));
-/** The queries of this console's pages, by their text: system tables, what tables are like, and the feed of shown rows. */
-const OWN = '^r\\.db\\("rethinkdb"\\)|\\.(config|status|info|indexStatus)\\(\\)$|\\.changes\\(\\{"?squash"?: 0\\.30*\\}\\)$';
+/** The queries of this console's pages, by their text: system tables, what tables are like, shown rows, one row, and the feed of shown rows. Exports are work that one may want to stop. */
+const OWN = '^r\\.db\\("rethinkdb"\\)|"?identifierFormat"?: "name"\\}\\)\\s*\\.(get|((between\\([\\s\\S]*\\)|filter\\([\\s\\S]*\\))\\s*\\.)?orderBy)\\(|\\.(config|status|info|indexStatus)\\(\\)$|\\.changes\\(\\{"?squash"?: 0\\.30*\\}\\)$';
 export const isOwn = (job: Job) => job.type === 'query' && new RegExp(OWN).test(job.info.query ?? '');
 export const jobs = () => app.run<Job[]>(system('jobs'));
 export interface SlowQuery { id: string; server: string; user: string; client_address: string; client_port: number; query: string; ended: { epoch_time: number }; duration_sec: number; plan: unknown }
@@ -80,6 +80,18 @@ export async function tableNames(): Promise<{ db: string; name: string }[]> {
 export async function listed(): Promise<{ name: string; tables: string[] }[]> {
   const all = await app.run<{ name: string; tables: string[] }[]>(dbList().map((name) => ({ name, tables: db(name).tableList() })));
   return all.filter(({ name }) => !isSystem(name)).sort((a, b) => a.name.localeCompare(b.name));
+}
+
+/** Of the first tables, those that the user may read. */
+export async function readable(most: number): Promise<{ db: string; name: string; health: ReturnType<typeof health> }[]> {
+  const names = (await listed()).flatMap(({ name: db, tables }) => tables.map((name) => ({ db, name }))).slice(0, most);
+  const found = await Promise.all(names.map(async ({ db: database, name }) => {
+    // Everybody may ask for the status. A table that is unavailable may be read, too.
+    const may = await allowed(app.run(db(database).table(name).limit(1).count())).catch(() => 1);
+    const status = may === null ? null : await app.run<TableStatus>(db(database).table(name).status()).catch(() => null);
+    return status ? [{ db: database, name, health: health(status) }] : [];
+  }));
+  return found.flat();
 }
 
 /** The answer, or null if the user has not the permission to ask. */

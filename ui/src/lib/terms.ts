@@ -91,7 +91,8 @@ export function func(f: (row: Term) => Term | Arg): Term {
 }
 
 export const db = (name: string | Term) => Term.call(14, [name]);
-export const table = (database: string, name: string) => db(database).table(name);
+/** A table as the console's pages name it: the option changes nothing there, and tells their queries from others in the list of jobs. */
+export const table = (database: string, name: string) => db(database).table(name, { identifier_format: 'name' });
 export const system = (name: string, options?: Options) => db('rethinkdb').table(name, options);
 export const dbCreate = (name: string) => Term.call(57, [name]);
 export const dbList = () => Term.call(59, []);
