@@ -29,16 +29,7 @@ pub(super) fn all() -> Vec<Step> {
                 cargo("clippy --release --workspace --all-targets --quiet -- --deny warnings"),
             ],
         ),
-        // The slowest tests wait for clusters: run more at once than there are processors.
-        step(
-            "unit",
-            "tests of every crate",
-            [
-                // A library to preload, which a test of its package does not build.
-                cargo("build --release --quiet --package rekindle-powercut-recorder"),
-                cargo("test --release --workspace --no-fail-fast --quiet -- --test-threads 5"),
-            ],
-        ),
+        unit(),
         step("program", "the program itself builds", [cargo("build --release --package rekindle")]),
         drivers(),
         console(),
@@ -90,6 +81,19 @@ pub(super) fn all() -> Vec<Step> {
             [xtask("index-build --rows 100000 --kills 5 --kill-after 400 --pairs 1 --ratio 1000")],
         ),
     ]
+}
+
+fn unit() -> Step {
+    // The slowest tests wait for clusters: run more at once than there are processors.
+    step(
+        "unit",
+        "tests of every crate",
+        [
+            // A library to preload, which a test of its package does not build.
+            cargo("build --release --quiet --package rekindle-powercut-recorder"),
+            cargo("test --release --workspace --no-fail-fast --quiet -- --test-threads 5"),
+        ],
+    )
 }
 
 fn drivers() -> Step {
