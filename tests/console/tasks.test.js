@@ -146,7 +146,7 @@ test('everything goes without a mouse', async () => {
   await see(page, '24');
   // The first one may close the completions.
   await press('Escape', 'Escape', 'Tab');
-  assert.ok(await page.evaluate(() => !document.activeElement.closest('.cm-editor')), 'the editor lets go');
+  await eventually(() => page.evaluate(() => !document.activeElement.closest('.cm-editor')));
   await palette('tables');
   await tabTo('.head button.primary');
   await press('Enter');
@@ -160,6 +160,6 @@ test('everything goes without a mouse', async () => {
   await page.waitForSelector('dialog');
   await press('Escape');
   await page.waitForSelector('dialog', { state: 'detached' });
-  assert.match(await page.evaluate(() => document.activeElement.textContent), /New user/, 'the focus returns');
+  await eventually(() => page.evaluate(() => document.activeElement.textContent), (focused) => /New user/.test(focused));
   await done(page);
 });
