@@ -21,6 +21,8 @@ pub mod conformance;
 mod contract;
 mod damaged_files;
 mod error;
+#[cfg(feature = "rocks")]
+mod full_disk;
 pub mod memory;
 mod pre_flush;
 mod prefetch;
@@ -35,6 +37,8 @@ pub use batch::{Batch, Change, Space};
 pub use contract::{DeletedKeys, Engine, Scan, Snapshot};
 pub use damaged_files::{DamagedFile, DamagedFiles};
 pub use error::EngineError;
+#[cfg(feature = "rocks")]
+pub use full_disk::FullDiskHook;
 pub use pre_flush::PreFlushHook;
 pub use prefetch::prefetch;
 pub use row_rewriter::{Occasion, RowRewriter};

@@ -21,6 +21,7 @@ mod node_service;
 #[cfg(feature = "http")]
 mod outbound_http;
 pub mod service;
+mod space;
 mod startup;
 mod tls;
 mod worker;

@@ -110,6 +110,11 @@ impl EntryBuilder {
         self.changes.is_empty() && self.dependencies.is_empty() && self.builds.is_empty()
     }
 
+    /// Whether a row is written rather than deleted.
+    pub(crate) fn puts_rows(&self) -> bool {
+        self.changes.iter().any(|change| change.row.is_some())
+    }
+
     pub(crate) fn encode(&self, incarnation: u64, sequence: u64) -> Bytes {
         let encode = |row: &Option<Object>| row.as_ref().map(row::encode_shared);
         let rows: Vec<_> =

@@ -30,6 +30,9 @@ pub enum WriteRefusal {
     /// The log refused the entry.
     #[error(transparent)]
     Log(#[from] Refusal),
+    /// The disk of the server is almost full.
+    #[error("the disk is almost full: rows can be deleted, but not written until there is space again")]
+    AlmostFull,
     /// The write was evaluated on a proposed row, and that proposal was refused.
     #[error("an earlier write of the same row was refused")]
     Dependency,

@@ -1,6 +1,7 @@
 //! An engine with the rows of all tables of a node, and a cache of rows.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use datum::{Object, row};
@@ -15,6 +16,8 @@ use crate::{Changes, FormatError, RowAhead, RowTexts};
 pub struct Store {
     engine: Arc<dyn Engine>,
     rows: RowCache,
+    // Whether the disk has space for rows only in an emergency.
+    refuses_rows: AtomicBool,
 }
 
 impl Store {
@@ -22,7 +25,11 @@ impl Store {
     /// `row_cache_bytes`.
     pub fn open(engine: Arc<dyn Engine>, row_cache_bytes: usize) -> Result<Arc<Store>, FormatError> {
         claim(&*engine)?;
-        Ok(Arc::new(Store { engine, rows: RowCache::new(row_cache_bytes) }))
+        Ok(Arc::new(Store {
+            engine,
+            rows: RowCache::new(row_cache_bytes),
+            refuses_rows: AtomicBool::new(false),
+        }))
     }
 
     #[must_use]
@@ -33,6 +40,18 @@ impl Store {
     /// Sets the size of the row cache in bytes.
     pub fn set_row_cache_bytes(&self, bytes: usize) {
         self.rows.resize(bytes);
+    }
+
+    /// Whether new rows and new versions of rows should be refused, because the disk is almost full. Deletions, and changes
+    /// that are already in the log, should not.
+    #[must_use]
+    pub fn refuses_rows(&self) -> bool {
+        self.refuses_rows.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether rows should be refused.
+    pub fn set_refuses_rows(&self, refuses: bool) {
+        self.refuses_rows.store(refuses, Ordering::Relaxed);
     }
 
     /// Applies `changes` atomically, visible on return.

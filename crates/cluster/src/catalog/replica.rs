@@ -32,6 +32,8 @@ impl CatalogReplica {
         let table = TableId::from_uuid(CATALOG_TABLE);
         let shard = Shard::open(replicas, log.clone(), table, CATALOG_GROUP, KeyRange::all(), initial)
             .map_err(AdminError::from)?;
+        // Tables can be dropped on a full disk.
+        shard.keep_writable();
         Ok(CatalogReplica { shard })
     }
 

@@ -36,10 +36,11 @@ use self::flushes::WrittenBytes;
 use self::reclaim::{DeletedRange, Reclaimer};
 use self::rewriting::Rewriting;
 use self::view::{RocksSnapshot, Tier};
+use crate::full_disk::FullDisk;
 use crate::pre_flush::Hook;
 use crate::{
-    Batch, Change, DamagedFiles, DeletedKeys, Engine, EngineError, EngineStats, MemoryStats, PreFlushHook,
-    RowRewriter, ScanRange, Snapshot, Space,
+    Batch, Change, DamagedFiles, DeletedKeys, Engine, EngineError, EngineStats, FullDiskHook, MemoryStats,
+    PreFlushHook, RowRewriter, ScanRange, Snapshot, Space,
 };
 
 /// An open RocksDB directory. Dropping it flushes and closes.
@@ -53,6 +54,7 @@ pub struct RocksEngine {
     read_in_memory: ReadOptions,
     hook: Arc<Hook>,
     rewriting: Arc<Rewriting>,
+    full_disk: FullDisk,
     written: Arc<WrittenBytes>,
     damage: Arc<Damage>,
     history_bytes_max: u64,
@@ -122,6 +124,7 @@ impl RocksEngine {
             read_in_memory,
             hook: Arc::default(),
             rewriting: Arc::default(),
+            full_disk: FullDisk::default(),
             written: Arc::default(),
             damage,
             history_bytes_max,
@@ -148,6 +151,30 @@ impl RocksEngine {
 
     fn view(&self, tier: Tier) -> RocksSnapshot {
         RocksSnapshot::new(Arc::clone(&self.db), Arc::clone(&self.damage), tier)
+    }
+
+    /// Sets the hook that is asked when the disk has no space for a write or a flush: before the engine is used. Without it,
+    /// they fail with [`EngineError::Full`].
+    pub fn set_full_disk_hook(&self, hook: FullDiskHook) {
+        self.full_disk.set(hook);
+    }
+
+    fn write_once(&self, batch: &Batch) -> Result<(), EngineError> {
+        let columns = Space::ALL.map(|space| column(&self.db, space));
+        // Twelve bytes of header, and for each change a tag, the column and two lengths.
+        let mut writes = WriteBatch::with_capacity_bytes(12 + batch.bytes() + 12 * batch.len());
+        for change in batch.changes() {
+            match change {
+                Change::Put { space, key, value } => writes.put_cf(columns[space as usize], key, value),
+                Change::Delete { space, key } => writes.delete_cf(columns[space as usize], key),
+                Change::DeleteRange { space, start, end } => {
+                    writes.delete_range_cf(columns[space as usize], start, end);
+                }
+            }
+        }
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        Ok(self.db.write_opt(writes, &options)?)
     }
 }
 
@@ -193,25 +220,11 @@ impl Engine for RocksEngine {
     }
 
     fn write(&self, batch: Batch) -> Result<(), EngineError> {
-        let columns = Space::ALL.map(|space| column(&self.db, space));
-        // Twelve bytes of header, and for each change a tag, the column and two lengths.
-        let mut writes = WriteBatch::with_capacity_bytes(12 + batch.bytes() + 12 * batch.len());
-        for change in batch.changes() {
-            match change {
-                Change::Put { space, key, value } => writes.put_cf(columns[space as usize], key, value),
-                Change::Delete { space, key } => writes.delete_cf(columns[space as usize], key),
-                Change::DeleteRange { space, start, end } => {
-                    writes.delete_range_cf(columns[space as usize], start, end);
-                }
-            }
-        }
-        let mut options = WriteOptions::default();
-        options.disable_wal(true);
-        Ok(self.db.write_opt(writes, &options)?)
+        self.full_disk.retry(|| self.write_once(&batch))
     }
 
     fn flush(&self) -> Result<(), EngineError> {
-        flushes::flush(&self.db, &self.hook)
+        self.full_disk.retry(|| flushes::flush(&self.db, &self.hook))
     }
 
     fn set_pre_flush_hook(&self, hook: PreFlushHook) {

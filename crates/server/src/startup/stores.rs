@@ -23,6 +23,7 @@ use super::start_error::StartError;
 use crate::config::Config;
 use crate::listen::BoundSockets;
 use crate::memory::plan::MemoryPlan;
+use crate::space::{Space, SpaceWatch};
 
 /// The files, clock and random numbers of the real machine.
 pub struct Machine {
@@ -74,12 +75,20 @@ impl Machine {
             |cause| StartError::File { what: "name file in", path: dir.display().to_string(), cause };
         let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random)
             .map_err(failed)?;
+        let space = Space::new(dir, plan.memtables).map_err(|cause| StartError::Unreadable {
+            what: "disk of",
+            path: dir.display().to_string(),
+            cause,
+        })?;
         let rocks = Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config, plan))?);
+        let full = Arc::clone(&space);
+        rocks.set_full_disk_hook(Arc::new(move || full.await_space()));
         let compressed = CompressedEngine::with_threads(rocks.clone(), compression_options(plan))?;
         let compressed = Arc::new(compressed);
         let gathering = BufferedEngine::with_writer_thread(compressed.clone(), size(plan.write_buffer))?;
         let engine: Arc<dyn Engine> = Arc::new(gathering);
         let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
+        let space = space.watch(&replicas)?;
         let wiring = Wiring::new(replicas.clone());
         let options = FileLogOptions {
             random: self.random.clone(),
@@ -90,7 +99,7 @@ impl Machine {
         let (files, clock) = (self.files.clone(), self.clock.clone());
         let log: Arc<dyn Log> =
             Arc::new(FileLog::open(files, clock, &dir.join("log"), replicas.clone(), options)?);
-        Ok(Stores { name, rocks, compressed, engine, replicas, wiring, log })
+        Ok(Stores { name, space, rocks, compressed, engine, replicas, wiring, log })
     }
 
     /// Opens the node over `stores` and applies the rest of the log.
@@ -125,6 +134,8 @@ impl Machine {
 /// The opened contents of a data directory, and the transport of its replicas' messages.
 pub struct Stores {
     name: String,
+    /// Lives as long as the stores are used.
+    pub space: SpaceWatch,
     /// The engine on disk, below the compression and the write buffer of `engine`. Its rows are compressed.
     pub rocks: Arc<RocksEngine>,
     /// The compression itself, below the write buffer of `engine`.

@@ -32,6 +32,8 @@ pub struct Shard {
     shard_range: ShardRange,
     pub(crate) sequence_last: AtomicU64,
     retired: AtomicBool,
+    // Whether rows are written even if the disk is almost full.
+    is_always_writable: AtomicBool,
     pub(crate) seals: SealProposals,
     pub(crate) history_switch: HistorySwitch,
     indexes: MaintainedIndexes,
@@ -94,6 +96,7 @@ impl Shard {
             shard_range,
             sequence_last: AtomicU64::new(0),
             retired: AtomicBool::new(false),
+            is_always_writable: AtomicBool::new(false),
             seals: SealProposals::default(),
             history_switch: HistorySwitch::default(),
             indexes: MaintainedIndexes::default(),
@@ -196,6 +199,11 @@ impl Shard {
     #[must_use]
     pub fn is_current(&self, rows_generation: RowsGeneration) -> bool {
         self.context.replica.is_current(rows_generation)
+    }
+
+    /// Rows are written even if the disk is almost full: they are few, and needed to make space.
+    pub fn keep_writable(&self) {
+        self.is_always_writable.store(true, Ordering::Relaxed);
     }
 
     /// Whether the rows are unusable until a copy replaces them, or permanently. They must not be read.
@@ -466,6 +474,10 @@ impl Shard {
     ) -> (u64, WriteTicket) {
         if builder.is_nothing() {
             return (0, WriteTicket::known(Ok(self.applied())));
+        }
+        let is_refused = !self.is_always_writable.load(Ordering::Relaxed) && self.table.store().refuses_rows();
+        if is_refused && builder.puts_rows() {
+            return (0, WriteTicket::known(Err(WriteRefusal::AlmostFull.into())));
         }
         let sequence = self.sequence_last.fetch_add(1, Ordering::Relaxed) + 1;
         let entry = builder.encode(incarnation(term), sequence);
