@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::EngineError;
 
@@ -24,45 +24,51 @@ const MASK_DELTA: u32 = 0xa282_ead8;
 ///
 /// Fails with [`EngineError::Corrupt`], which names the file and the offset of the damage.
 pub(super) fn verify(dir: &Path) -> Result<(), EngineError> {
-    let Some(current) = read(&dir.join("CURRENT"))? else { return Ok(()) };
+    present(dir).map(drop)
+}
+
+/// Verifies the list, and removes an append at its end that was not completed. RocksDB refuses such an end if it has the length
+/// of a whole record, and reads past holes.
+///
+/// Only for a directory that no other process has open. Fails as [`verify`].
+pub(super) fn prepare(dir: &Path) -> Result<(), EngineError> {
+    let Some(List { path, bytes, valid }) = present(dir)?.filter(|list| list.valid < list.bytes) else {
+        return Ok(());
+    };
+    let file = fs::File::options().write(true).open(&path);
+    let cut = file.and_then(|file| file.set_len(valid as u64).and_then(|()| file.sync_all()));
+    cut.map_err(|cause| EngineError::Io { detail: format!("{}: {cause}", path.display()) })?;
+    let path = path.display();
+    tracing::warn!("{path} ends with an unfinished append of {} bytes, which is removed", bytes - valid);
+    Ok(())
+}
+
+/// A list of files without damage.
+struct List {
+    path: PathBuf,
+    bytes: usize,
+    /// The bytes before an append that was not completed.
+    valid: usize,
+}
+
+fn present(dir: &Path) -> Result<Option<List>, EngineError> {
+    let Some(current) = read(&dir.join("CURRENT"))? else { return Ok(None) };
     let name = String::from_utf8_lossy(&current);
     let name = name.trim_end_matches('\n');
     if !name.starts_with("MANIFEST-") || name.contains('/') {
         return Err(EngineError::Corrupt { detail: "the file CURRENT names no list of files".to_owned() });
     }
-    let list = read(&dir.join(name))?;
+    let path = dir.join(name);
+    let list = read(&path)?;
     let list =
         list.ok_or_else(|| EngineError::Corrupt { detail: format!("the list of files {name} is missing") })?;
     match damage(&list) {
-        None => Ok(()),
+        None => Ok(Some(List { path, bytes: list.len(), valid: valid_bytes(&list) })),
         Some(at) => {
             let detail = format!("the list of files {name} has damage at byte {at}");
             Err(EngineError::Corrupt { detail })
         }
     }
-}
-
-/// Removes the end of the list of the files in `dir` that no valid record follows: the last append, which a power loss may
-/// leave with parts that were never written. RocksDB refuses such an end if it has the length of a whole record. Returns
-/// whether there was one.
-///
-/// Only for a directory that no process has open.
-pub(super) fn remove_torn_end(dir: &Path) -> Result<bool, EngineError> {
-    let Some(current) = read(&dir.join("CURRENT"))? else { return Ok(false) };
-    let path = dir.join(String::from_utf8_lossy(&current).trim_end_matches('\n'));
-    let Some(list) = read(&path)? else { return Ok(false) };
-    let end = valid_bytes(&list);
-    if end >= list.len() || damage(&list).is_some() {
-        return Ok(false);
-    }
-    let file = fs::File::options().write(true).open(&path);
-    let cut = file.and_then(|file| file.set_len(end as u64).and_then(|()| file.sync_all()));
-    cut.map_err(|cause| EngineError::Io { detail: format!("{}: {cause}", path.display()) })?;
-    tracing::warn!(
-        "the list of files ends with an unfinished append, which is removed: {}, from byte {end}",
-        path.display()
-    );
-    Ok(true)
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, EngineError> {
@@ -77,7 +83,65 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, EngineError> {
 pub(super) fn damage(list: &[u8]) -> Option<usize> {
     let at = valid_bytes(list);
     // The last append was not completed, unless it was followed by others.
-    (at + 1..list.len()).any(|later| fragment(list, later).is_some()).then_some(at)
+    (at < list.len() && !is_torn_end(list, at)).then_some(at)
+}
+
+/// Whether everything from the invalid record at `at` may belong to one append that a power loss left with holes.
+///
+/// An append has one record, or the records of a group, which count down to zero (tag 300 of a `VersionEdit`). A hole is at least the
+/// record's part of a sector, and has zeros, because the append made the file longer.
+fn is_torn_end(list: &[u8], at: usize) -> bool {
+    let Some(next) = next_fragment(list, at) else { return true };
+    let mut left = None;
+    let mut from = next;
+    while let Some(record_at) = next_fragment(list, from) {
+        let (end, group_left) = record(list, record_at);
+        from = end;
+        match (group_left, left) {
+            (Some(now), None) => left = Some(now),
+            (Some(now), Some(before)) if now < before => left = Some(now),
+            _ => return false,
+        }
+    }
+    has_hole(list, at, next)
+}
+
+/// The offset of the first valid fragment from `from` on.
+fn next_fragment(list: &[u8], from: usize) -> Option<usize> {
+    (from..list.len()).find(|at| fragment(list, *at).is_some())
+}
+
+/// The end of the record whose valid fragment is at `at`, and the number of further records in its group, if it has one.
+fn record(list: &[u8], mut at: usize) -> (usize, Option<u8>) {
+    const GROUP_TAG: [u8; 2] = [0xac, 0x02];
+    const KINDS_THAT_END: [u8; 2] = [1, 4];
+    let mut content = Vec::new();
+    while let Some(bytes) = fragment(list, at) {
+        let kind = list.get(at + HEADER_BYTES - 1).copied().unwrap_or_default();
+        content.extend_from_slice(list.get(at + HEADER_BYTES..at + bytes).unwrap_or_default());
+        at += bytes;
+        if KINDS_THAT_END.contains(&kind) {
+            break;
+        }
+        // The rest of a block that is too short for a header has zeros.
+        let left = BLOCK_BYTES - at % BLOCK_BYTES;
+        at += if left < HEADER_BYTES { left } else { 0 };
+    }
+    let left = match content[..] {
+        [.., tag0, tag1, left] if [tag0, tag1] == GROUP_TAG => Some(left),
+        _ => None,
+    };
+    (at, left)
+}
+
+/// Whether a sector's part of the bytes from `at` to `end` has only zeros.
+fn has_hole(list: &[u8], at: usize, end: usize) -> bool {
+    const SECTOR_BYTES: usize = 512;
+    let starts = std::iter::once(at).chain((at / SECTOR_BYTES + 1..).map(|sector| sector * SECTOR_BYTES));
+    let mut parts = starts
+        .take_while(|start| *start < end)
+        .filter_map(|start| list.get(start..end.min((start / SECTOR_BYTES + 1) * SECTOR_BYTES)));
+    parts.any(|part| part.len() >= HEADER_BYTES && part.iter().all(|byte| *byte == 0))
 }
 
 /// The bytes before the first record that is not valid.
@@ -135,6 +199,53 @@ mod tests {
         (path, list)
     }
 
+    /// A list of records with these contents, and the offsets where they begin.
+    fn listed(records: &[&[u8]]) -> (Vec<u8>, Vec<usize>) {
+        let (mut list, mut starts) = (Vec::new(), Vec::new());
+        for content in records {
+            starts.push(list.len());
+            list.extend(checksum(1, content).to_le_bytes());
+            list.extend(u16::try_from(content.len()).unwrap().to_le_bytes());
+            list.push(1);
+            list.extend(*content);
+        }
+        (list, starts)
+    }
+
+    #[test]
+    fn holes_in_the_last_append_are_no_damage() {
+        let edit = |left: u8| [&[7; 600][..], &[0xac, 0x02, left]].concat();
+        let (single, group) = ([7_u8; 600], [edit(2), edit(1), edit(0)]);
+        let (whole, starts) = listed(&[&single, &edit(0), &group[0], &group[1], &group[2]]);
+        assert_eq!(damage(&whole), None);
+        // A hole is the part of a sector of a record.
+        let hole = |record: usize| {
+            let mut list = whole.clone();
+            let start = (starts[record] + 40) / 512 * 512;
+            list[start.max(starts[record])..start + 512].fill(0);
+            list
+        };
+        for record in [2, 3, 4] {
+            assert_eq!(damage(&hole(record)), None, "record {record}");
+        }
+        assert_eq!(damage(&hole(0)), Some(0), "two appends follow");
+        let mut flipped = whole.clone();
+        flipped[starts[2] + 100] ^= 1;
+        assert_eq!(damage(&flipped), Some(starts[2]), "no hole");
+        let (mut followed, starts) = listed(&[&group[1], &group[2], &single]);
+        followed[..512].fill(0);
+        assert_eq!(damage(&followed), Some(0), "another append follows");
+        assert_eq!(starts[0], 0);
+        // A record whose first half is a hole.
+        let mut long = vec![9; BLOCK_BYTES - HEADER_BYTES];
+        let (first, _) = listed(&[&long]);
+        long.truncate(1000);
+        let (second, _) = listed(&[&[&long[..], &[0xac, 0x02, 0]].concat()]);
+        let mut list = [first, second].concat();
+        list[1024..2048].fill(0);
+        assert_eq!(damage(&list), None);
+    }
+
     #[test]
     fn every_changed_byte_is_found_before_the_last_record() {
         let dir = tempfile::tempdir().unwrap();
@@ -155,7 +266,6 @@ mod tests {
             }
         }
         // A power loss may leave a last record of full length.
-        assert!(!remove_torn_end(dir.path()).unwrap());
         let options = EngineOptions { cache_bytes: 8 << 20, ..EngineOptions::default() };
         let mut list = whole.clone();
         let end = list.len() - 1;

@@ -61,22 +61,12 @@ pub struct RocksEngine {
 }
 
 impl RocksEngine {
-    /// Opens the engine in `dir`, creating it if there is none.
+    /// Opens the engine in `dir`, creating it if there is none. The caller makes sure that no other process has it open.
     ///
     /// Fails with [`EngineError::Locked`] if another process has it open and with
     /// [`EngineError::Corrupt`] if its files contradict each other.
     pub fn open(dir: &Path, options: &EngineOptions) -> Result<RocksEngine, EngineError> {
-        match RocksEngine::open_as_it_is(dir, options) {
-            // RocksDB locks the directory first, so no other process has it open.
-            Err(EngineError::Corrupt { .. }) if file_list::remove_torn_end(dir)? => {
-                RocksEngine::open_as_it_is(dir, options)
-            }
-            opened => opened,
-        }
-    }
-
-    fn open_as_it_is(dir: &Path, options: &EngineOptions) -> Result<RocksEngine, EngineError> {
-        file_list::verify(dir)?;
+        file_list::prepare(dir)?;
         let cache = options::block_cache(options);
         let rewriting = Arc::<Rewriting>::default();
         discard::remove_listed(dir, || {
