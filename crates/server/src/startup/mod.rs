@@ -125,10 +125,11 @@ pub fn serve(config: &Config, opening: OpenMode, argv: Vec<String>) -> Result<()
     let addresses = cluster_addresses(config, &ports.cluster);
     let peers = stores.link(config, &directory, &machine, addresses.clone(), ports.cluster)?;
     let (engine, compressed) = (stores.engine.clone(), stores.compressed.clone());
-    let damaged_files = stores.rocks.damaged_files();
+    let (space, damaged_files) = (stores.space.clone(), stores.rocks.damaged_files());
     let (upkeep, checks) = start_upkeep(config, &stores)?;
     let node = machine.open_node(config, &directory, stores, catalog, &addresses)?;
-    let archives = Archives::follow(compressed, &node);
+    // Dropped before the node, whose threads may wait for space.
+    let archives = (Archives::follow(compressed, &node), space);
     peers.reception.open(node.rpc_server());
     while !node.await_catalog(CATALOG_LOG_INTERVAL) {
         tracing::info!("Waiting for the cluster's catalog...");

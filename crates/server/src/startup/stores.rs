@@ -88,7 +88,7 @@ impl Machine {
         let gathering = BufferedEngine::with_writer_thread(compressed.clone(), size(plan.write_buffer))?;
         let engine: Arc<dyn Engine> = Arc::new(gathering);
         let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
-        let space = space.watch(&replicas)?;
+        let space = Arc::new(space.watch(&replicas)?);
         let wiring = Wiring::new(replicas.clone());
         let options = FileLogOptions {
             random: self.random.clone(),
@@ -135,7 +135,7 @@ impl Machine {
 pub struct Stores {
     name: String,
     /// Lives as long as the stores are used.
-    pub space: SpaceWatch,
+    pub space: Arc<SpaceWatch>,
     /// The engine on disk, below the compression and the write buffer of `engine`. Its rows are compressed.
     pub rocks: Arc<RocksEngine>,
     /// The compression itself, below the write buffer of `engine`.
