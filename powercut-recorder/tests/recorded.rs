@@ -20,7 +20,10 @@ fn recorder() -> PathBuf {
     let own = env::current_exe().unwrap();
     let folder = own.parent().unwrap();
     let name = "librekindle_powercut_recorder.so";
-    [folder.join(name), folder.join("..").join(name)].into_iter().find(|path| path.exists()).unwrap()
+    let mut places = [folder.join(name), folder.join("..").join(name)].into_iter();
+    places
+        .find(|path| path.exists())
+        .expect("`cargo build --release -p rekindle-powercut-recorder` makes the library")
 }
 
 /// Runs the test `child` in another process with this argument.
