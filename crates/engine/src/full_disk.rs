@@ -1,6 +1,7 @@
 //! A hook that is asked when the disk has no space for a write of the engine.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -9,13 +10,26 @@ use crate::EngineError;
 /// Called when the disk has no space for a write or a flush. It may wait, and returns whether to try once more.
 pub type FullDiskHook = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// The hook of an engine.
+/// The hook of an engine, and whether a flush of its own has failed.
 #[derive(Default)]
-pub(crate) struct FullDisk(Mutex<Option<FullDiskHook>>);
+pub(crate) struct FullDisk {
+    hook: Mutex<Option<FullDiskHook>>,
+    has_failed: AtomicBool,
+}
 
 impl FullDisk {
     pub(crate) fn set(&self, hook: FullDiskHook) {
-        *self.0.lock() = Some(hook);
+        *self.hook.lock() = Some(hook);
+    }
+
+    /// A flush or merge that the engine began by itself has found no space.
+    pub(crate) fn note_failed(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether one has failed since the last call.
+    pub(crate) fn take_failed(&self) -> bool {
+        self.has_failed.swap(false, Ordering::Relaxed)
     }
 
     /// Repeats `work` as long as the disk is full and the hook asks for it.
@@ -26,7 +40,7 @@ impl FullDisk {
                 return done;
             }
             // Not under the lock: the hook waits.
-            let hook = self.0.lock().clone();
+            let hook = self.hook.lock().clone();
             if !hook.is_some_and(|hook| hook()) {
                 return done;
             }

@@ -16,9 +16,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use librocksdb_sys as ffi;
 use rocksdb::{AsRawPtr, DB, FlushOptions, Options};
 
-use super::column;
 use super::damage::Damage;
 use super::split_points::take_error;
+use super::{column, is_full};
+use crate::full_disk::FullDisk;
 use crate::pre_flush::Hook;
 use crate::{EngineError, Space};
 
@@ -29,6 +30,7 @@ struct Listener {
     done: AtomicI64,
     written: Arc<WrittenBytes>,
     damage: Arc<Damage>,
+    full_disk: Arc<FullDisk>,
 }
 
 /// Bytes that RocksDB has written since the start, by reason.
@@ -69,14 +71,16 @@ pub(super) fn flush(db: &DB, hook: &Hook) -> Result<(), EngineError> {
 }
 
 /// Runs `hook` before every flush of a database that is opened with `options`, counts what it writes in `written`, and
-/// notes damage that merges meet in `damage`, so that the database does not refuse writes because of it.
+/// notes damage that merges meet in `damage`, and a full disk in
+/// `full_disk`, so that the database does not refuse writes because of them.
 pub(super) fn listen(
     options: &mut Options,
     hook: Arc<Hook>,
     written: Arc<WrittenBytes>,
     damage: Arc<Damage>,
+    full_disk: Arc<FullDisk>,
 ) {
-    let listener = Box::new(Listener { hook, done: AtomicI64::new(-1), written, damage });
+    let listener = Box::new(Listener { hook, done: AtomicI64::new(-1), written, damage, full_disk });
     let state = Box::into_raw(listener).cast::<c_void>();
     // SAFETY: RocksDB calls every callback without checking for null, so all are given, and each matches its signature.
     // `state` is a `Listener` that any thread may use and that has no other owner. `forget` frees it; RocksDB calls
@@ -171,6 +175,7 @@ unsafe extern "C" fn ingestion_ignored(
 }
 
 /// RocksDB's number for errors of compactions (`BackgroundErrorReason`).
+const REASON_FLUSH: u32 = 0;
 const REASON_COMPACTION: u32 = 1;
 
 /// An error in the background, after which RocksDB refuses writes unless it is reset here. The input of a compaction stays as
@@ -180,7 +185,7 @@ unsafe extern "C" fn background_error(
     reason: u32,
     status: *mut ffi::rocksdb_status_ptr_t,
 ) {
-    if reason != REASON_COMPACTION {
+    if !matches!(reason, REASON_FLUSH | REASON_COMPACTION) {
         return;
     }
     let mut error: *mut c_char = std::ptr::null_mut();
@@ -189,11 +194,21 @@ unsafe extern "C" fn background_error(
         ffi::rocksdb_status_ptr_get_error(status, &raw mut error);
         (&*state.cast::<Listener>(), take_error(error))
     };
-    let Some(detail) = detail.filter(|detail| detail.starts_with("Corruption")) else { return };
+    let Some(detail) = detail else { return };
+    let is_full = is_full(&detail);
+    if is_full {
+        listener.full_disk.note_failed();
+    }
+    // RocksDB itself continues after a flush for which there was no space, when there is space.
+    if reason != REASON_COMPACTION || !(is_full || detail.starts_with("Corruption")) {
+        return;
+    }
     // SAFETY: the status is valid during the call.
     unsafe { ffi::rocksdb_reset_status(status) };
-    // A panic must not reach C++; the panic hook has already reported it.
-    let _reported = catch_unwind(AssertUnwindSafe(|| listener.damage.merge_failed(&detail)));
+    if !is_full {
+        // A panic must not reach C++; the panic hook has already reported it.
+        let _reported = catch_unwind(AssertUnwindSafe(|| listener.damage.merge_failed(&detail)));
+    }
 }
 
 unsafe extern "C" fn stall_ignored(_: *mut c_void, _: *const ffi::rocksdb_writestallinfo_t) {}

@@ -54,7 +54,7 @@ pub struct RocksEngine {
     read_in_memory: ReadOptions,
     hook: Arc<Hook>,
     rewriting: Arc<Rewriting>,
-    full_disk: FullDisk,
+    full_disk: Arc<FullDisk>,
     written: Arc<WrittenBytes>,
     damage: Arc<Damage>,
     history_bytes_max: u64,
@@ -89,7 +89,9 @@ impl RocksEngine {
         let mut database = options::for_database(options);
         let written = Arc::<WrittenBytes>::default();
         let damage = Arc::<Damage>::default();
-        flushes::listen(&mut database, Arc::clone(&hook), Arc::clone(&written), Arc::clone(&damage));
+        let full_disk = Arc::<FullDisk>::default();
+        let (noted, full) = (Arc::clone(&damage), Arc::clone(&full_disk));
+        flushes::listen(&mut database, Arc::clone(&hook), Arc::clone(&written), noted, full);
         let db = DB::open_cf_descriptors(&database, dir, spaces).map_err(|error| open_error(dir, error))?;
         let history_bytes_max = options.history_bytes_max;
         let db = Arc::new(db);
@@ -97,7 +99,7 @@ impl RocksEngine {
             .map_err(|cause| EngineError::Io { detail: format!("cannot start a thread: {cause}") })?;
         damage.watch(&db);
         let engine = RocksEngine::without_threads(db, cache, history_bytes_max);
-        Ok(RocksEngine { reclaimer: Some(reclaimer), hook, rewriting, written, damage, ..engine })
+        Ok(RocksEngine { reclaimer: Some(reclaimer), hook, rewriting, full_disk, written, damage, ..engine })
     }
 
     /// An engine over `db` that gives no space back, and has no listener.
@@ -114,7 +116,7 @@ impl RocksEngine {
             read_in_memory,
             hook: Arc::default(),
             rewriting: Arc::default(),
-            full_disk: FullDisk::default(),
+            full_disk: Arc::default(),
             written: Arc::default(),
             damage,
             history_bytes_max,
@@ -147,6 +149,17 @@ impl RocksEngine {
     /// they fail with [`EngineError::Full`].
     pub fn set_full_disk_hook(&self, hook: FullDiskHook) {
         self.full_disk.set(hook);
+    }
+
+    /// Whether a flush or a merge has found no space since the last call.
+    pub fn has_lacked_space(&self) -> bool {
+        self.full_disk.take_failed()
+    }
+
+    /// Ends flushes, merges and stalled writes: before the engine is closed on a full disk. What is not durable yet stays in
+    /// the log.
+    pub fn give_up(&self) {
+        self.db.cancel_all_background_work(false);
     }
 
     fn write_once(&self, batch: &Batch) -> Result<(), EngineError> {
@@ -289,6 +302,11 @@ fn open_error(dir: &Path, error: rocksdb::Error) -> EngineError {
     error.into()
 }
 
+/// Whether an error of RocksDB says that the disk is full. There is no other sign of it.
+fn is_full(detail: &str) -> bool {
+    detail.contains("No space left on device")
+}
+
 impl From<rocksdb::Error> for EngineError {
     fn from(error: rocksdb::Error) -> Self {
         let kind = error.kind();
@@ -296,7 +314,7 @@ impl From<rocksdb::Error> for EngineError {
         match kind {
             rocksdb::ErrorKind::Corruption => EngineError::Corrupt { detail },
             rocksdb::ErrorKind::Incomplete => EngineError::NotInMemory,
-            _ if detail.contains("No space left on device") => EngineError::Full { detail },
+            _ if is_full(&detail) => EngineError::Full { detail },
             _ => EngineError::Io { detail },
         }
     }

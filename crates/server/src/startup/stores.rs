@@ -88,7 +88,7 @@ impl Machine {
         let gathering = BufferedEngine::with_writer_thread(compressed.clone(), size(plan.write_buffer))?;
         let engine: Arc<dyn Engine> = Arc::new(gathering);
         let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
-        let space = Arc::new(space.watch(&replicas)?);
+        let space = Arc::new(space.watch(&replicas, &rocks)?);
         let wiring = Wiring::new(replicas.clone());
         let options = FileLogOptions {
             random: self.random.clone(),
